@@ -1,0 +1,56 @@
+"""Hardware and models by name: a row each in ``devices.yaml``, ``links.yaml`` and ``models.yaml``, with its source.
+
+Rows hold text with units ('80 GB', '200 Gbit/s', '14 us') as their sources print them, and plain numbers for the
+sizes of models. Nothing is converted here: whoever uses a row reads its units. The head of each file says what its
+columns mean. New hardware is a new row, never code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from ppsim.errors import did_you_mean, printable
+
+KINDS: Mapping[str, str] = MappingProxyType({"device": "devices.yaml", "link": "links.yaml", "model": "models.yaml"})
+"""What the catalog knows, and the file that holds it."""
+
+
+def devices() -> Mapping[str, Mapping[str, str]]:
+    """All devices: name -> memory, peak_flops, peak_dtype, memory_bandwidth (optional), source, note (optional)."""
+    return _table("device")
+
+
+def links() -> Mapping[str, Mapping[str, str]]:
+    """All links: name -> class, scope, bandwidth (one way), latency, overhead (optional), source, note (optional)."""
+    return _table("link")
+
+
+def models() -> Mapping[str, Mapping[str, Any]]:
+    """All models: name -> layers, hidden, heads, vocab, sequence, source; kv_heads, ffn_hidden, ffn_gated, note."""
+    return _table("model")
+
+
+def row(kind: str, name: str) -> Mapping[str, Any]:
+    """The row of ``name`` among the 'device's, 'link's or 'model's.
+
+    Raises ValueError, with the nearest name and all that there are, where there is none of that name.
+    """
+    table = _table(kind)
+    if name not in table:
+        hint = did_you_mean(name, table) or "."
+        raise ValueError(f"unknown {kind} '{printable(name)}'{hint} Known: {', '.join(table)}")
+    return table[name]
+
+
+@cache
+def _table(kind: str) -> Mapping[str, Mapping[str, Any]]:
+    """One file, read once; read-only, because everyone shares it."""
+    text = files(__name__).joinpath(KINDS[kind]).read_text(encoding="utf-8")
+    rows: dict[str, dict[str, Any]] = YAML(typ="safe", pure=True).load(text)
+    return MappingProxyType({name: MappingProxyType(cells) for name, cells in rows.items()})

@@ -1,0 +1,172 @@
+"""The whole experiment: one frozen model made of the settings of every part."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializeAsAny, TypeAdapter, ValidationError, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import core_schema
+
+from ppsim.cluster import Cluster, Topology
+from ppsim.config.mistakes import Mistake, config_error, from_pydantic
+from ppsim.config.pipeline import Pipeline
+from ppsim.config.runtime import Runtime, RuntimeField
+from ppsim.costs import GivenCosts
+from ppsim.errors import PpsimError, did_you_mean
+from ppsim.model import Model
+from ppsim.placement import Placement
+from ppsim.schedules import Problem, Schedule, known
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class _ScheduleField:
+    """A schedule's name, or a mapping with its name and settings, into that schedule."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(_: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        choices = {f"<{name}>": handler.generate_schema(schedule) for name, schedule in known().items()}
+        choices["<own>"] = core_schema.is_instance_schema(Schedule)
+
+        def by_name(value: Any) -> Any:
+            if isinstance(value, str):
+                value = {"name": value}
+            if isinstance(value, Schedule):
+                return value
+            if not isinstance(value, dict):
+                raise ValueError("must be a schedule's name, or a mapping with its name and settings")
+            name = value.get("name")
+            if name is None:
+                raise ValueError(f"lacks its name, as in {{name: 1f1b}}; known: {', '.join(sorted(known()))}")
+            if not isinstance(name, str) or name not in known():
+                hint = did_you_mean(str(name), known()) or ";"
+                raise ValueError(f"unknown schedule '{name}'{hint} known: {', '.join(sorted(known()))}")
+            return value
+
+        def which(value: Any) -> str:
+            if isinstance(value, Schedule):
+                return f"<{value.name}>" if type(value) is known().get(value.name) else "<own>"
+            return f"<{value['name']}>"
+
+        union = core_schema.tagged_union_schema(choices, discriminator=which)
+        return core_schema.no_info_before_validator_function(by_name, union)
+
+    @staticmethod
+    def __get_pydantic_json_schema__(_: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        shorthand = {"enum": sorted(known()), "description": "A schedule by name, with its default settings."}
+        forms = []
+        for schedule in known().values():
+            form = handler(schedule.__pydantic_core_schema__)
+            forms.append(form)
+        return {"anyOf": [shorthand, *forms]}
+
+
+ScheduleField = Annotated[SerializeAsAny[Schedule], _ScheduleField]
+
+
+class Experiment(Model):
+    """One experiment: a schedule of a pipeline, what its ops cost, what it runs on."""
+
+    name: str = Field("experiment", pattern=f"^{NAME.pattern}$", max_length=100)
+    """Name of the results' folder (default: the file's name)."""
+    schedule: ScheduleField
+    """The schedule: its name, or {name: …} with its settings."""
+    pipeline: Pipeline
+    """Sizes of the pipeline and what happens around its ops."""
+    costs: GivenCosts
+    """What an op takes, sends and holds."""
+    cluster: Cluster | None = None
+    """Devices and links (default: free links and no limit of memory)."""
+    runtime: RuntimeField = Runtime()
+    """What the framework does: a preset's name, or settings."""
+    sweep: dict[str, Any] | None = None
+    """What `ppsim sweep` varies; `ppsim run` runs the base case."""
+
+    def __init__(self, /, **settings: Any) -> None:
+        try:
+            super().__init__(**settings)
+        except ValidationError as error:
+            mistakes = list(from_pydantic(error, type(self)))
+            wrong = {mistake.place[0] for mistake in mistakes}
+            right = {key: value for key, value in settings.items() if key not in wrong}
+            raise config_error([*mistakes, *disagreements(_validated(right))]) from None
+
+    @model_validator(mode="after")
+    def _parts_agree(self) -> Experiment:
+        found = list(disagreements({key: getattr(self, key) for key in type(self).model_fields}))
+        if found:
+            raise config_error(found)
+        return self
+
+    @property
+    def placement(self) -> Placement:
+        """Which stages each rank holds."""
+        return self.schedule.placement(self.pipeline.ranks)
+
+    @property
+    def micro_batch_scale(self) -> Fraction:
+        """The micro-batch size over the one at which the costs were measured."""
+        size, measured = self.pipeline.micro_batch_size, self.costs.micro_batch_size
+        return Fraction(size, measured) if size is not None and measured is not None else Fraction(1)
+
+    def topology(self) -> Topology:
+        """The cluster with this pipeline's ranks on it."""
+        return Topology(self.cluster, self.pipeline.ranks)
+
+    def problem(self, schedule: Schedule | None = None) -> Problem:
+        """Sizes and stage costs, for this experiment's schedule or another one."""
+        placement = (schedule or self.schedule).placement(self.pipeline.ranks)
+        return Problem(
+            ranks=self.pipeline.ranks,
+            microbatches=self.pipeline.microbatches,
+            placement=placement,
+            costs=self.costs.stage_costs(placement, self.micro_batch_scale),
+            steps=self.pipeline.steps,
+            stream=(schedule or self.schedule).asynchronous,
+        )
+
+
+def _validated(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those sections by themselves, so that a mistake in one doesn't hide what is wrong between others."""
+    models: dict[str, type[Model]] = {"pipeline": Pipeline, "costs": GivenCosts, "cluster": Cluster}
+    parts = {key: model.model_validate(settings[key]) for key, model in models.items() if settings.get(key) is not None}
+    if "schedule" in settings:
+        parts["schedule"] = _ONE_SCHEDULE.validate_python(settings["schedule"])
+    return parts
+
+
+_ONE_SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(ScheduleField)
+
+
+def disagreements(parts: Mapping[str, Any], own_schedule: Schedule | None = None) -> Iterator[Mistake]:
+    """What is wrong between parts that are right by themselves; parts that aren't there are passed over."""
+    schedule = own_schedule or parts.get("schedule")
+    pipeline, costs, cluster = parts.get("pipeline"), parts.get("costs"), parts.get("cluster")
+
+    def under(section: Literal["schedule", "pipeline", "costs", "cluster", "runtime"], key: str, text: str) -> Mistake:
+        return Mistake((section, *(int(k) if k.isdigit() else k for k in key.split("."))), text)
+
+    if not isinstance(pipeline, Pipeline):
+        return
+    if isinstance(cluster, Cluster):
+        yield from (under("cluster", key, text) for key, text in cluster.problems(pipeline.ranks))
+    if not isinstance(schedule, Schedule):
+        return
+    for key, text in schedule.problems(pipeline.ranks, pipeline.microbatches):
+        yield Mistake(tuple(key.split(".")), text)
+    try:
+        placement = schedule.placement(pipeline.ranks)
+    except PpsimError as error:
+        yield Mistake(("schedule",), str(error))
+        return
+    yield from (under("pipeline", key, text) for key, text in pipeline.problems(placement.stages))
+    if isinstance(costs, GivenCosts):
+        wrong = [under("costs", key, text) for key, text in costs.problems(placement)]
+        yield from wrong
+        if not wrong:
+            per_stage = costs.stage_costs(placement)
+            yield from (under("costs", key, text) for key, text in costs.cross_problems(per_stage))

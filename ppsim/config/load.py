@@ -1,0 +1,33 @@
+"""A YAML file -> an Experiment, with every mistake at once, each at its line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ppsim.config import yamlfile
+from ppsim.config.experiment import Experiment
+from ppsim.errors import ConfigError
+
+
+def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) -> Experiment:
+    """Read an experiment; ``overrides`` as ``{"pipeline.ranks": 8}`` or ``["pipeline.ranks=8"]``.
+
+    Raises ConfigError with one line per mistake, each as file:line:column: key: what is wrong.
+    """
+    path = Path(path)
+    document = yamlfile.read(path)
+    if overrides:
+        document = yamlfile.override(document, overrides)
+    try:
+        return Experiment(**{"name": default_name(path), **document.data})
+    except ConfigError as error:
+        lines = {f"{document.where(mistake.place)}: {mistake}": None for mistake in error.mistakes}
+        raise ConfigError("\n".join(lines) or str(error)) from None
+
+
+def default_name(path: Path) -> str:
+    """The name of an experiment whose file gives none: the file's stem, made a legal name."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", path.stem).lstrip("._-")[:100] or "experiment"

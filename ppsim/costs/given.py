@@ -1,0 +1,183 @@
+"""Costs that are given: measured or assumed times and sizes, per rank, per stage or for the whole model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Literal
+
+from pydantic import Field
+
+from ppsim.costs.base import StageCosts, Values
+from ppsim.costs.message import Message
+from ppsim.model import Model, OneOrMore, Whole
+from ppsim.placement import Placement
+from ppsim.units import Size, Time, show
+
+ONE = Fraction(1)
+
+
+class GivenCosts(Model):
+    """What the ops of a stage cost, as given.
+
+    ``per: rank`` (default): a value is for a p-th of the model, so a stage costs value · ranks / stages.
+    ``per: model``: for the whole model. ``per: stage``: as given. Lists hold a value per rank or per stage.
+    ``message``, ``stage_input`` are never scaled by this.
+    """
+
+    kind: Literal["given"] = "given"
+    per: Literal["rank", "model", "stage"] = "rank"
+    """What a value stands for: a p-th of the model, the whole model, or one stage."""
+    forward: OneOrMore[Time]
+    """Time of a forward."""
+    backward: OneOrMore[Time] | None = None
+    """Time of a full backward; or give its halves, ``input_grad`` and ``weight_grad``."""
+    input_grad: OneOrMore[Time] | None = None
+    """Time of the backward's input-gradient half (I)."""
+    weight_grad: OneOrMore[Time] | None = None
+    """Time of the backward's weight-gradient half (W)."""
+    recompute: OneOrMore[Time] | None = None
+    """Time of recomputing a stage's forward (default: as the forward)."""
+    overlapped: OneOrMore[Time] | None = None
+    """Time of a fused pair of one forward and one backward (default: their sum)."""
+    pair: Literal["atomic", "serial"] = "atomic"
+    """A fused pair hands on both outputs at its end (atomic), or is its forward, then its backward (serial)."""
+    optimizer: OneOrMore[Time] = Fraction(0)
+    """Time of the optimizer step."""
+    activation: OneOrMore[Size] = Fraction(0)
+    """What a forward keeps for its backward, per microbatch."""
+    held_for_weight_grad: OneOrMore[Size] | None = None
+    """What the input-gradient half leaves to its weight-gradient half, its incoming gradient included (default: all)."""
+    stage_input: OneOrMore[Size] | None = None
+    """What a recomputed forward keeps (default: its incoming message, never more than the activation)."""
+    message: OneOrMore[Message] = Fraction(0)
+    """What a stage sends to the next, per microbatch: a size, or a shape. As large again comes back as its gradient."""
+    weights: OneOrMore[Size] = Fraction(0)
+    """The weights."""
+    gradients: OneOrMore[Size] | None = None
+    """The gradient buffers (default: as much as the weights)."""
+    optimizer_state: OneOrMore[Size] = Fraction(0)
+    """What the optimizer keeps."""
+    micro_batch_size: Whole | None = Field(None, ge=1)
+    """The micro-batch size at which these costs were measured; another one scales times, activation and messages."""
+
+    def _lists(self) -> Iterator[tuple[str, list[Fraction]]]:
+        for key in type(self).model_fields:
+            value = getattr(self, key)
+            if isinstance(value, list):
+                yield key, value
+
+    def problems(self, placement: Placement) -> Iterator[tuple[str, str]]:
+        """(key, what is wrong) with these costs on these stages."""
+        p, stages = placement.ranks, placement.stages
+        per_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
+        replicated = placement.replicated and placement.name != "bidirectional"
+        for key, values in self._lists():
+            if key == "message" and self.per != "rank":
+                expected, what = stages, "stages (what each sends; the last one's is not used)"
+            elif self.per == "model" or (self.per == "rank" and replicated):
+                reason = "per: model" if self.per == "model" else "replicated stages"
+                yield key, f"a list can't be shared out with {reason}; use 'per: stage' with {stages} values"
+                continue
+            elif per_rank:
+                expected, what = p, "ranks"
+            else:
+                expected, what = stages, "stages"
+            if len(values) != expected:
+                yield key, f"the list has {len(values)} values, there are {expected} {what}"
+        if self.backward is None:
+            for key in ("input_grad", "weight_grad"):
+                if getattr(self, key) is None:
+                    other = "weight_grad" if key == "input_grad" else "input_grad"
+                    hint = f"'{other}' is given, so '{key}' is needed, too" if getattr(self, other) is not None else (
+                        "missing; write 'backward: 20 ms', or its halves input_grad: and weight_grad:"
+                    )
+                    yield (key if getattr(self, other) is not None else "backward"), hint
+                    if getattr(self, other) is None:
+                        break
+        elif (self.input_grad is None) != (self.weight_grad is None):
+            key = "weight_grad" if self.weight_grad is None else "input_grad"
+            yield key, "missing; a backward's two halves are given together, or neither"
+
+    def cross_problems(self, costs: StageCosts) -> Iterator[tuple[str, str]]:
+        """Values that contradict each other, once they are per stage."""
+        for stage in range(costs.stages):
+            if costs.held_for_weight_grad[stage] > costs.activation[stage]:
+                yield (
+                    "held_for_weight_grad",
+                    f"{show(costs.held_for_weight_grad[stage], 'size')} on stage {stage} is more than its activation, "
+                    f"{show(costs.activation[stage], 'size')}; the part that is held can't be more than the whole",
+                )
+                break
+        for stage in range(costs.stages):
+            if self.stage_input is not None and costs.stage_input[stage] > costs.activation[stage]:
+                yield (
+                    "stage_input",
+                    f"{show(costs.stage_input[stage], 'size')} on stage {stage} is more than its activation, "
+                    f"{show(costs.activation[stage], 'size')}; recomputation would keep more than it saves",
+                )
+                break
+        if self.backward is not None and self.input_grad is not None:
+            whole = self._per_stage_unscaled("backward", costs.stages)
+            halves = zip(
+                self._per_stage_unscaled("input_grad", costs.stages),
+                self._per_stage_unscaled("weight_grad", costs.stages),
+                strict=True,
+            )
+            for value, (i, w) in zip(whole, halves, strict=True):
+                if value != i + w:
+                    yield (
+                        "backward",
+                        f"{show(value, 'time')} is not input_grad + weight_grad = {show(i + w, 'time')}; "
+                        "leave 'backward' out, it is their sum",
+                    )
+                    break
+
+    def _per_stage_unscaled(self, key: str, stages: int) -> list[Fraction]:
+        value = getattr(self, key)
+        return value if isinstance(value, list) else [value]
+
+    def stage_costs(self, placement: Placement, scale: Fraction = ONE) -> StageCosts:
+        """Costs per stage; ``scale`` is the micro-batch size over the one they were measured at."""
+        p, stages = placement.ranks, placement.stages
+        share = {"rank": Fraction(p, stages), "model": Fraction(1, stages), "stage": ONE}[self.per]
+        by_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
+        rank_of = [ranks[0] for ranks in placement.ranks_of]
+
+        def spread(value: Fraction | list[Fraction] | None, factor: Fraction, default: Values | None = None) -> Values:
+            if value is None:
+                return default if default is not None else (Fraction(0),) * stages
+            if isinstance(value, list):
+                return tuple(value[rank_of[s] if by_rank else s] * factor for s in range(stages))
+            return (value * factor,) * stages
+
+        forward = spread(self.forward, share * scale)
+        given = spread(self.backward, share * scale)
+        halves_assumed = self.input_grad is None
+        half = tuple(value / 2 for value in given)
+        input_grad = spread(self.input_grad, share * scale, half)
+        weight_grad = spread(self.weight_grad, share * scale, half)
+        activation = spread(self.activation, share * scale)
+        message = spread(self.message, scale)
+        incoming = (message[0], *message[:-1])
+        weights = spread(self.weights, share)
+        return StageCosts(
+            forward=forward,
+            backward=tuple(i + w for i, w in zip(input_grad, weight_grad, strict=True)),
+            input_grad=input_grad,
+            weight_grad=weight_grad,
+            recompute=spread(self.recompute, share * scale, forward),
+            activation=activation,
+            held_for_weight_grad=spread(self.held_for_weight_grad, share * scale, activation),
+            stage_input=spread(
+                self.stage_input, scale, tuple(min(a, i) for a, i in zip(activation, incoming, strict=True))
+            ),
+            message=message,
+            weights=weights,
+            gradients=spread(self.gradients, share, weights),
+            optimizer_state=spread(self.optimizer_state, share),
+            optimizer=spread(self.optimizer, share),
+            overlapped=None if self.overlapped is None else spread(self.overlapped, share * scale),
+            atomic_pairs=self.pair == "atomic",
+            halves_assumed=halves_assumed,
+        )

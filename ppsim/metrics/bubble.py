@@ -1,0 +1,74 @@
+"""Busy and idle time: the bubble by both of its definitions, and by span."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppsim.metrics.base import Run, metric
+from ppsim.ops import Kind
+from ppsim.plan.table import Longs
+from ppsim.timeline import NS, SENDS_AND_MOVES
+
+
+def busy(run: Run) -> Longs:
+    """Busy ns per rank: the time of its compute ops; sends, receives and moves are never busy."""
+    plan = run.plan
+    computes = ~np.isin(plan.kind, SENDS_AND_MOVES)
+    length = np.where(computes & ~plan.tail, run.timeline.end - run.timeline.start, 0)
+    return per_rank(length, plan.offsets)
+
+
+def per_rank(values: Longs, offsets: Longs) -> Longs:
+    """Sums of a column over each rank's rows."""
+    total = np.concatenate([[0], np.cumsum(values)])
+    return total[offsets[1:]] - total[offsets[:-1]]
+
+
+def recompute(run: Run) -> Longs:
+    """Busy ns per rank that went into recomputation."""
+    plan = run.plan
+    length = np.where(plan.kind == Kind.R, run.timeline.end - run.timeline.start, 0)
+    return per_rank(length, plan.offsets)
+
+
+def span(run: Run) -> Longs:
+    """Ns per rank from the start of its first compute op to the end of its last; 0 where it has none."""
+    plan, timeline = run.plan, run.timeline
+    out = np.zeros(plan.ranks, np.int64)
+    computes = np.flatnonzero(~np.isin(plan.kind, SENDS_AND_MOVES))
+    bounds = np.searchsorted(computes, plan.offsets)
+    for rank in range(plan.ranks):
+        mine = computes[bounds[rank] : bounds[rank + 1]]
+        if len(mine):
+            out[rank] = timeline.end[mine[-1]] - timeline.start[mine[0]]
+    return out
+
+
+def idle(run: Run) -> Longs:
+    """Idle ns per rank: the makespan less its busy time."""
+    return run.timeline.makespan - run.once(busy)
+
+
+@metric("makespan_s", unit="s", definition="end of the last op and arrival of the last transfer")
+def makespan_s(run: Run) -> float:
+    """Length of the whole run."""
+    return run.timeline.makespan * NS
+
+
+@metric("bubble_ratio", unit="1", definition="idle / (ranks x makespan)")
+def bubble_ratio(run: Run) -> float:
+    """Share of the device time that is lost."""
+    return int(run.once(idle).sum()) / max(run.plan.ranks * run.timeline.makespan, 1)
+
+
+@metric("bubble_overhead", unit="1", definition="idle / busy")
+def bubble_overhead(run: Run) -> float | None:
+    """Idle over busy time; None where nothing is busy."""
+    work = int(run.once(busy).sum())
+    return int(run.once(idle).sum()) / work if work else None
+
+
+@metric("max_span_s", unit="s", definition="largest over ranks of last end - first start")
+def max_span_s(run: Run) -> float:
+    """What the zero-bubble papers quote as the length of a step."""
+    return int(run.once(span).max(initial=0)) * NS

@@ -1,0 +1,68 @@
+"""Placements: which stages each rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Stages on ranks: ``stages_of[rank]`` is what the rank holds, in the order of its chunks."""
+
+    name: str
+    stages_of: tuple[tuple[int, ...], ...]
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are."""
+        return len(self.stages_of)
+
+    @cached_property
+    def stages(self) -> int:
+        """How many stages the model has."""
+        return 1 + max((stage for held in self.stages_of for stage in held), default=-1)
+
+    @cached_property
+    def ranks_of(self) -> tuple[tuple[int, ...], ...]:
+        """The ranks that hold each stage: one, or several where a stage is replicated or runs in two directions."""
+        holders: list[list[int]] = [[] for _ in range(self.stages)]
+        for rank, held in enumerate(self.stages_of):
+            for stage in held:
+                holders[stage].append(rank)
+        return tuple(tuple(ranks) for ranks in holders)
+
+    @property
+    def replicated(self) -> bool:
+        """Whether some stage is on more than one rank."""
+        return any(len(ranks) > 1 for ranks in self.ranks_of)
+
+
+def loop(ranks: int, virtual_stages: int = 1) -> Placement:
+    """Stage s on rank s mod p."""
+    return Placement("loop", tuple(tuple(range(r, ranks * virtual_stages, ranks)) for r in range(ranks)))
+
+
+def v_shape(ranks: int) -> Placement:
+    """Chunk 0 goes up the ranks, chunk 1 comes back down: rank r holds stages r and 2p-1-r."""
+    return wave(ranks, 1)
+
+
+def wave(ranks: int, waves: int) -> Placement:
+    """Hanayo's placement: ``waves`` turns of the V; chunk c goes up where c is even and down where it is odd."""
+    chunks = range(2 * waves)
+    return Placement(
+        "v" if waves == 1 else "wave",
+        tuple(tuple(c * ranks + (r if c % 2 == 0 else ranks - 1 - r) for c in chunks) for r in range(ranks)),
+    )
+
+
+def bidirectional(ranks: int) -> Placement:
+    """Microbatches of direction 0 enter at rank 0, of direction 1 at rank p-1: rank r holds stages r and p-1-r."""
+    return Placement("bidirectional", tuple((r, ranks - 1 - r) for r in range(ranks)))
+
+
+def inferred(stages_of: Iterable[Iterable[int]]) -> Placement:
+    """The placement that an order file implies: what each rank runs is what it holds."""
+    return Placement("inferred", tuple(tuple(sorted(set(held))) for held in stages_of))

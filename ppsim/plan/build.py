@@ -1,0 +1,78 @@
+"""plan.build: the flow from Orders to a Plan, step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppsim.config.experiment import Experiment
+from ppsim.errors import Notice
+from ppsim.ops import NONE, Kind, Orders
+from ppsim.plan import holdings as memory
+from ppsim.plan.durations import RouteBook, Weights, durations, fused_durations
+from ppsim.plan.links import link_up
+from ppsim.plan.rows import build_rows, with_recompute
+from ppsim.plan.table import Plan
+from ppsim.schedules.base import Problem, Schedule
+from ppsim.units import to_bytes
+
+
+def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Schedule) -> Plan:
+    """Orders + StageCosts + Cluster -> Plan; the orders are legal (see ``check``)."""
+    topology = experiment.topology()
+    weights = Weights(experiment, problem.microbatches)
+    rows = build_rows(with_recompute(orders, problem, experiment), problem, experiment, schedule.asynchronous)
+    duration = durations(rows, problem, experiment, topology, weights)
+
+    atomic = problem.costs.atomic_pairs
+    paired = rows.group != NONE
+    head = np.flatnonzero(paired[:-1] & paired[1:] & (rows.group[:-1] == rows.group[1:])) if atomic else np.empty(0, int)
+    if len(head):
+        together = fused_durations(rows, head, problem, experiment, topology, weights)
+        duration[head] = duration[head] + duration[head + 1] if together is None else together
+        duration[head + 1] = 0
+
+    routes = RouteBook(topology)
+    links = link_up(rows, head, problem, experiment, schedule, weights, routes, orders.after)
+    held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights)
+    capacity = topology.cluster.device.memory
+    return Plan(
+        offsets=rows.offsets,
+        rank=rows.rank,
+        kind=rows.kind,
+        stage=rows.stage,
+        microbatch=rows.microbatch,
+        step=rows.step,
+        group=rows.group,
+        peer=rows.peer,
+        duration=duration,
+        atomic=bool(len(head)),
+        start_needs=links.start_needs,
+        end_needs=links.end_needs,
+        transfers=links.transfers,
+        routes=routes.finish(),
+        ports=routes.ports,
+        holdings=held,
+        in_flight=in_flight,
+        static=memory.static(problem),
+        capacity=None if capacity is None else to_bytes(capacity),
+        placement=problem.placement,
+        microbatches=problem.microbatches,
+        steps=experiment.pipeline.steps,
+        barrier=experiment.runtime.barrier,
+        asynchronous=schedule.asynchronous,
+        notices=tuple(_notices(rows.kind, problem)),
+    )
+
+
+def _notices(kind: np.ndarray, problem: Problem) -> list[Notice]:
+    halves = bool(np.any((kind == Kind.I) | (kind == Kind.W)))
+    if halves and problem.costs.halves_assumed:
+        return [
+            Notice(
+                "halves_assumed",
+                "costs.backward",
+                "the order splits the backward, the costs don't: each half is taken as half of it; give input_grad: and "
+                "weight_grad:",
+            )
+        ]
+    return []

@@ -1,0 +1,164 @@
+"""Static checks of Orders: what is wrong is named before anything runs, all of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.errors import ScheduleError
+from ppsim.ops import COMMUNICATION, COMPUTE, NONE, WITHOUT_MICROBATCH, Kind, Orders
+from ppsim.schedules.base import Problem
+
+SHOWN = 20
+
+
+def check(orders: Orders, problem: Problem, label: str = "schedule") -> None:
+    """Raise ScheduleError unless the orders are a legal schedule of the problem; deadlocks are the engine's business."""
+    found = list(_Checker(orders, problem).mistakes())
+    if found:
+        more = [f"{label}: and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
+        raise ScheduleError("\n".join([*(f"{label}: {mistake}" for mistake in found[:SHOWN]), *more]))
+
+
+class _Checker:
+    """The orders as columns, with a place to look ops up."""
+
+    def __init__(self, orders: Orders, problem: Problem) -> None:
+        self.orders, self.problem, self.table = orders, problem, orders.table
+        self.m = problem.microbatches * (problem.steps if problem.stream else 1)
+        self.rank = np.repeat(np.arange(orders.ranks), np.diff(orders.offsets))
+        self.key = self.table.stage.astype(np.int64) * self.m + self.table.microbatch
+
+    def where(self, row: int) -> str:
+        """The place of a row: its rank, and its cell (a fused pair is one) in that rank's list."""
+        rank = int(self.rank[row])
+        first = int(self.orders.offsets[rank])
+        before = self.table.group[first : row + 1]
+        pairs = int(np.sum((before[1:] == before[:-1]) & (before[1:] != NONE)))
+        return f"row {rank + 1}, column {row - first + 1 - pairs} (rank {rank})"
+
+    def name(self, row: int) -> str:
+        """The op of a row, as text."""
+        return str(self.table[row])
+
+    def mistakes(self) -> Iterator[str]:
+        """Every mistake; later checks run only where earlier ones found nothing, since they build on them."""
+        for step in (self._sizes, self._each_once, self._complete, self._in_order, self._messages):
+            found = list(step())
+            yield from found
+            if found:
+                return
+
+    def _sizes(self) -> Iterator[str]:
+        p, stages = self.problem.ranks, self.problem.stages
+        if self.orders.ranks != p:
+            yield f"orders for {self.orders.ranks} ranks, the pipeline has {p}"
+            return
+        table = self.table
+        held = np.zeros((p, stages + 1), bool)
+        for rank, mine in enumerate(self.problem.placement.stages_of):
+            held[rank, list(mine)] = True
+        empty = [rank for rank, mine in enumerate(self.problem.placement.stages_of) if not mine]
+        yield from (f"rank {rank} holds no stage; every rank needs one" for rank in empty)
+        homeless = set(range(stages)) - {stage for mine in self.problem.placement.stages_of for stage in mine}
+        yield from (f"stage {stage} is on no rank" for stage in sorted(homeless))
+        strange = ~held[self.rank, np.clip(table.stage, 0, stages)]
+        for row in np.flatnonzero(strange)[: SHOWN + 1].tolist():
+            yield f"{self.where(row)}: {self.name(row)}: stage {int(table.stage[row])} is not on rank {self.rank[row]}"
+        needs = ~np.isin(table.kind, WITHOUT_MICROBATCH)
+        wrong = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
+        for row in np.flatnonzero(wrong)[: SHOWN + 1].tolist():
+            yield f"{self.where(row)}: {self.name(row)}: the microbatches are 0 to {self.m - 1}"
+
+    def _rows(self, *kinds: Kind) -> NDArray[np.int64]:
+        return np.flatnonzero(np.isin(self.table.kind, kinds))
+
+    def _lookup(self, *kinds: Kind) -> NDArray[np.int64]:
+        found = np.full(self.problem.stages * self.m, -1, np.int64)
+        rows = self._rows(*kinds)
+        found[self.key[rows]] = rows
+        return found
+
+    def _each_once(self) -> Iterator[str]:
+        for kind in (*COMPUTE, *COMMUNICATION, Kind.EVICT, Kind.LOAD):
+            rows = self._rows(kind)
+            count = np.bincount(self.key[rows], minlength=1)
+            for key in np.flatnonzero(count > 1)[: SHOWN + 1].tolist():
+                first, second = rows[self.key[rows] == key][:2].tolist()
+                yield f"{self.where(second)}: {self.name(second)} stands at {self.where(first)}, too"
+        full, half = self._lookup(Kind.B), self._lookup(Kind.I)
+        for row in full[(full >= 0) & (half >= 0)][: SHOWN + 1].tolist():
+            yield f"{self.where(row)}: {self.name(row)}: its input-gradient half stands in the order, too"
+
+    def _complete(self) -> Iterator[str]:
+        forward, backward = self._lookup(Kind.F), self._lookup(Kind.B, Kind.I)
+        trains = bool(np.any(backward >= 0))
+        for key in np.flatnonzero(forward < 0)[: SHOWN + 1].tolist():
+            yield f"{key // self.m}F{key % self.m} is missing"
+        if trains:
+            for key in np.flatnonzero(backward < 0)[: SHOWN + 1].tolist():
+                yield f"{key // self.m}B{key % self.m} is missing (there is neither B nor I)"
+        half, weight = self._lookup(Kind.I), self._lookup(Kind.W)
+        for row in weight[(weight >= 0) & (half < 0)][: SHOWN + 1].tolist():
+            yield f"{self.where(row)}: {self.name(row)} without its I"
+        for row in half[(half >= 0) & (weight < 0)][: SHOWN + 1].tolist():
+            yield f"{self.where(row)}: {self.name(row)} without its W"
+        evict, load = self._lookup(Kind.EVICT), self._lookup(Kind.LOAD)
+        for row in np.concatenate([evict[(evict >= 0) & (load < 0)], load[(load >= 0) & (evict < 0)]])[:SHOWN].tolist():
+            yield f"{self.where(row)}: {self.name(row)}: an activation that is evicted is loaded again, once"
+
+    def _in_order(self) -> Iterator[str]:
+        later = {
+            Kind.B: (Kind.F,), Kind.I: (Kind.F,), Kind.W: (Kind.I,), Kind.R: (Kind.F,), Kind.EVICT: (Kind.F,),
+            Kind.LOAD: (Kind.EVICT,),
+        }  # fmt: skip
+        for kind, before in later.items():
+            rows = self._rows(kind)
+            if not len(rows):
+                continue
+            first = self._lookup(*before)[self.key[rows]]
+            wrong = (self.rank[first] != self.rank[rows]) | (first > rows) | (first < 0)
+            for row, needed in zip(rows[wrong][: SHOWN + 1].tolist(), first[wrong].tolist(), strict=False):
+                if needed < 0:
+                    yield f"{self.where(row)}: {self.name(row)}: its {before[0].name} is missing"
+                elif self.rank[needed] != self.rank[row]:
+                    yield f"{self.where(row)}: {self.name(row)}: its {self.name(needed)} is on rank {self.rank[needed]}"
+                else:
+                    yield f"{self.where(row)}: {self.name(row)} before its {self.name(needed)}"
+        recompute = self._rows(Kind.R)
+        backward = self._lookup(Kind.B, Kind.I)[self.key[recompute]]
+        for row in recompute[backward < recompute][: SHOWN + 1].tolist():
+            yield f"{self.where(row)}: {self.name(row)} after its backward"
+
+    def _messages(self) -> Iterator[str]:
+        if not len(self._rows(*COMMUNICATION)):
+            return
+        forward, backward = self._lookup(Kind.F), self._lookup(Kind.B, Kind.I)
+        for kinds, consumer, send, receive, up in (
+            ((Kind.F,), forward, Kind.SEND_F, Kind.RECV_F, 1),
+            ((Kind.B, Kind.I), backward, Kind.SEND_B, Kind.RECV_B, -1),
+        ):
+            rows = self._rows(*kinds)
+            neighbour = self.table.stage[rows] + up
+            rows = rows[(neighbour >= 0) & (neighbour < self.problem.stages)]
+            taker = consumer[self.key[rows] + up * self.m]
+            crossing = (self.rank[taker] != self.rank[rows]) & (taker >= 0)
+            rows, taker = rows[crossing], taker[crossing]
+            sends, receives = self._lookup(send)[self.key[rows]], self._lookup(receive)[self.key[taker]]
+            for row in rows[(sends < 0)][: SHOWN + 1].tolist():
+                yield f"{self.where(row)}: {self.name(row)}: its output crosses ranks, but there is no {send.name}"
+            for row in taker[receives < 0][: SHOWN + 1].tolist():
+                yield f"{self.where(row)}: {self.name(row)}: its input crosses ranks, but there is no {receive.name}"
+            early = (sends >= 0) & ((sends < rows) | (self.rank[sends] != self.rank[rows]))
+            for row, sent in zip(rows[early][:SHOWN].tolist(), sends[early].tolist(), strict=False):
+                yield f"{self.where(sent)}: {self.name(sent)} before its {self.name(row)}, or on another rank"
+            late = (receives >= 0) & ((receives > taker) | (self.rank[receives] != self.rank[taker]))
+            for row, got in zip(taker[late][:SHOWN].tolist(), receives[late].tolist(), strict=False):
+                yield f"{self.where(got)}: {self.name(got)} after its {self.name(row)}, or on another rank"
+            used = np.zeros(len(self.table), bool)
+            used[sends[sends >= 0]] = used[receives[receives >= 0]] = True
+            idle = self._rows(send, receive)
+            for row in idle[~used[idle]][: SHOWN + 1].tolist():
+                yield f"{self.where(row)}: {self.name(row)}: nothing crosses ranks here"

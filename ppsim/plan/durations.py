@@ -1,0 +1,167 @@
+"""Durations, message sizes and routes: every exact number becomes an integer here, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.cluster import Topology
+from ppsim.config.experiment import Experiment
+from ppsim.ops import COMPUTE, NONE, Kind
+from ppsim.plan.rows import Rows
+from ppsim.plan.table import Ints, Longs, Routes
+from ppsim.schedules.base import Problem
+from ppsim.units import to_bytes, to_ns
+
+ONE = Fraction(1)
+
+
+class Weights:
+    """Microbatch weights as a few distinct values and which of them each microbatch has."""
+
+    def __init__(self, experiment: Experiment, microbatches: int) -> None:
+        given = experiment.pipeline.microbatch_weights or [ONE]
+        self.distinct = sorted(set(given))
+        place = {weight: index for index, weight in enumerate(self.distinct)}
+        self._index = np.array([place[weight] for weight in given], np.int64)
+        self._uniform = experiment.pipeline.microbatch_weights is None
+        self._microbatches = microbatches
+
+    def index(self, microbatch: NDArray[np.signedinteger]) -> Longs:
+        """Which distinct weight each row has; rows without a microbatch have weight 1 or whatever comes first."""
+        if self._uniform:
+            return np.zeros(len(microbatch), np.int64)
+        return self._index[np.where(microbatch == NONE, 0, microbatch % self._microbatches)]
+
+    def scaled(self, values: tuple[Fraction, ...]) -> Longs:
+        """Bytes of each stage's value for each distinct weight: shape (stages, weights)."""
+        return np.array([[to_bytes(value * weight) for weight in self.distinct] for value in values], np.int64)
+
+
+def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights) -> Longs:
+    """Nanoseconds of every row by itself: cost · weight / speed + op_overhead, rounded once."""
+    out = np.zeros(len(rows), np.int64)
+    overhead = experiment.runtime.op_overhead
+    speeds = [topology.speed(r) for r in range(problem.ranks)]
+    distinct_speeds = sorted(set(speeds))
+    speed_of = np.array([distinct_speeds.index(speed) for speed in speeds], np.int64)
+    rounded: dict[Fraction, int] = {}
+
+    def ns(seconds: Fraction) -> int:
+        if seconds not in rounded:
+            rounded[seconds] = to_ns(seconds)
+        return rounded[seconds]
+
+    weight_of = weights.index(rows.microbatch)
+    for kind in (*COMPUTE, Kind.OPTIM):
+        selected = rows.select(kind)
+        if not len(selected):
+            continue
+        optimizer = kind == Kind.OPTIM
+        factors = [ONE] if optimizer else weights.distinct
+        seconds = _optimizer_seconds(problem) if optimizer else problem.costs.seconds(kind)
+        added = Fraction(0) if optimizer else overhead
+        table = np.array(
+            [[[ns(s * w / v + added) for v in distinct_speeds] for w in factors] for s in seconds], np.int64
+        )
+        weight = np.zeros(len(selected), np.int64) if optimizer else weight_of[selected]
+        place = rows.rank[selected] if optimizer else rows.stage[selected]
+        out[selected] = table[place, weight, speed_of[rows.rank[selected]]]
+    return out
+
+
+def _optimizer_seconds(problem: Problem) -> tuple[Fraction, ...]:
+    """The optimizer's time per rank: over all the stages that it holds."""
+    return tuple(
+        sum((problem.costs.optimizer[stage] for stage in held), Fraction(0)) for held in problem.placement.stages_of
+    )
+
+
+def fused_durations(
+    rows: Rows, forward: Longs, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights
+) -> Longs | None:
+    """Nanoseconds of fused pairs (given by their forwards' rows) where ``costs.overlapped`` says so, else None."""
+    overlapped = problem.costs.overlapped
+    if overlapped is None or not len(forward):
+        return None
+    longer = np.maximum(weights.index(rows.microbatch[forward]), weights.index(rows.microbatch[forward + 1]))
+    cases, case_of = np.unique(
+        np.stack([rows.stage[forward], longer, rows.rank[forward]], axis=1), axis=0, return_inverse=True
+    )
+    ns = [
+        to_ns(overlapped[s] * weights.distinct[w] / topology.speed(r) + experiment.runtime.op_overhead)
+        for s, w, r in cases.tolist()
+    ]
+    return np.array(ns, np.int64)[case_of.ravel()]
+
+
+@dataclass
+class RouteBook:
+    """Numbers the distinct (source, destination, bytes) routes and the ports that they use."""
+
+    topology: Topology
+
+    def __post_init__(self) -> None:
+        self._rows: list[tuple[int, int, int, int, int, int, int]] = []
+        self._known: dict[tuple[int, int, int], int] = {}
+        self._ports: dict[str, int] = {}
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        """Names of the ports in use, by number."""
+        return tuple(self._ports)
+
+    def number(self, src: Ints, dst: Ints, size: Longs) -> Ints:
+        """The route of each message from rank ``src`` to rank ``dst`` of ``size`` bytes; src = dst: to its replicas."""
+        if not len(src):
+            return np.empty(0, np.int32)
+        sizes, size_of = _distinct(size)
+        p = self.topology.ranks
+        code = (src.astype(np.int64) * p + dst) * len(sizes) + size_of
+        codes, code_of = _distinct(code)
+        routes = [
+            self._route(c // len(sizes) // p, c // len(sizes) % p, int(sizes[c % len(sizes)])) for c in codes.tolist()
+        ]
+        return np.array(routes, np.int32)[code_of]
+
+    def _route(self, src: int, dst: int, size: int) -> int:
+        key = (src, dst, size)
+        if key not in self._known:
+            route = self.topology.replica_route(src) if src == dst else self.topology.route(src, dst)
+            link = route.link
+            seconds = link.overhead + (size / link.bandwidth if link.bandwidth is not None else 0)
+            ports = (self._port(route.egress), self._port(route.ingress))
+            self._known[key] = len(self._rows)
+            self._rows.append((src, dst, size, to_ns(seconds), to_ns(link.latency), *ports))
+        return self._known[key]
+
+    def _port(self, name: str | None) -> int:
+        return NONE if name is None else self._ports.setdefault(name, len(self._ports))
+
+    def finish(self) -> Routes:
+        """All routes as columns."""
+        table = np.array(self._rows, np.int64).reshape(-1, 7)
+        narrow = table.astype(np.int32)
+        return Routes(
+            narrow[:, 0], narrow[:, 1], table[:, 2].copy(), table[:, 3].copy(), table[:, 4].copy(), narrow[:, 5],
+            narrow[:, 6],
+        )
+
+
+def _distinct(values: NDArray[np.signedinteger]) -> tuple[Longs, Longs]:
+    """As np.unique with its inverse, without a sort where the values are few and small."""
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.array([low], np.int64), np.zeros(len(values), np.int64)
+    if low >= 0 and high < max(4 * len(values), 1 << 20):
+        present = np.zeros(high + 1, bool)
+        present[values] = True
+        distinct = np.flatnonzero(present)
+        place = np.zeros(high + 1, np.int64)
+        place[distinct] = np.arange(len(distinct))
+        return distinct, place[values]
+    distinct, place = np.unique(values, return_inverse=True)
+    return distinct.astype(np.int64), place

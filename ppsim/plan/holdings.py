@@ -1,0 +1,157 @@
+"""Memory effects: what is held on which rank, from which event to which."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.ops import MOVES, Kind
+from ppsim.plan.durations import Weights
+from ppsim.plan.rows import Rows
+from ppsim.plan.table import Category, Events, Holdings, Longs
+from ppsim.schedules.base import Problem
+from ppsim.units import to_bytes
+
+if TYPE_CHECKING:
+    from ppsim.plan.wiring import Messages
+
+Index = NDArray[np.int64]
+
+
+def static(problem: Problem) -> Longs:
+    """Bytes held throughout, shape (categories, ranks): weights, gradients and optimizer state of every stage held."""
+    out = np.zeros((len(Category), problem.ranks), np.int64)
+    costs = problem.costs
+    for category, values in (
+        (Category.WEIGHTS, costs.weights),
+        (Category.GRADIENTS, costs.gradients),
+        (Category.OPTIMIZER, costs.optimizer_state),
+    ):
+        size = [to_bytes(value) for value in values]
+        out[category] = [sum(size[stage] for stage in held) for held in problem.placement.stages_of]
+    return out
+
+
+def recomputed_rows(rows: Rows) -> NDArray[np.bool_]:
+    """Rows whose (stage, microbatch) is recomputed."""
+    return rows.lookup(Kind.R)[np.where(rows.unit < 0, 0, rows.key)] >= 0
+
+
+def kept_by_forward(
+    rows: Rows, forward: Index, problem: Problem, weights: Weights, recomputed: NDArray[np.bool_]
+) -> Longs:
+    """Bytes that each forward keeps: the stage's activation, or its input alone where that is recomputed."""
+    stage, weight = rows.stage[forward], weights.index(rows.microbatch[forward])
+    whole = weights.scaled(problem.costs.activation)[stage, weight]
+    return np.where(recomputed[forward], weights.scaled(problem.costs.stage_input)[stage, weight], whole)
+
+
+class _Gatherer:
+    """Collects holdings; those of no bytes are dropped."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[NDArray[np.signedinteger], NDArray[np.int8], Longs, Longs, Longs]] = []
+
+    def add(
+        self, rank: NDArray[np.signedinteger], category: Category, size: Longs, since: Longs, until: Longs
+    ) -> None:
+        """Bytes ``size`` held on ``rank`` from event ``since`` to event ``until``."""
+        some = size > 0
+        if np.any(some):
+            filled = np.full(int(some.sum()), category, np.int8)
+            self._parts.append((rank[some], filled, size[some], since[some], until[some]))
+
+    def finish(self) -> Holdings:
+        """All of them as columns."""
+        if not self._parts:
+            empty = np.empty(0, np.int64)
+            return Holdings(np.empty(0, np.int32), np.empty(0, np.int8), empty, empty, empty)
+        rank, category, size, since, until = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        return Holdings(rank.astype(np.int32), category, size, since, until)
+
+
+def holdings(
+    rows: Rows, messages: Messages, events: Events, problem: Problem, weights: Weights
+) -> tuple[Holdings, Holdings]:
+    """What activations and messages hold, and the activations that count as in flight (a byte each)."""
+    held, counted = _Gatherer(), _Gatherer()
+    _activations(rows, messages, events, problem, weights, held, counted)
+    moved = np.isin(rows.kind[messages.issuer], MOVES) | (rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
+    data = np.flatnonzero(~moved)
+    size = messages.bytes[data]
+    held.add(messages.dst[data], Category.MESSAGES, size, events.start(data), events.end(messages.consumer[data]))
+    held.add(messages.src[data], Category.MESSAGES, size, events.end(messages.producer[data]), events.left(data))
+    return held.finish(), counted.finish()
+
+
+def _activations(
+    rows: Rows,
+    messages: Messages,
+    events: Events,
+    problem: Problem,
+    weights: Weights,
+    held: _Gatherer,
+    counted: _Gatherer,
+) -> None:
+    forward = rows.select(Kind.F)
+    key, stage, rank = rows.key[forward], rows.stage[forward], rows.rank[forward]
+    weight = weights.index(rows.microbatch[forward])
+    backward = rows.lookup(Kind.B, Kind.I)[key]
+    again = rows.lookup(Kind.R)[key]
+    later = rows.lookup(Kind.W)[key]
+    whole = weights.scaled(problem.costs.activation)[stage, weight]
+    kept = kept_by_forward(rows, forward, problem, weights, recomputed_rows(rows))
+    for_weights = weights.scaled(problem.costs.held_for_weight_grad)[stage, weight]
+    split = later >= 0
+    # A forward without a backward frees its activation at its own end.
+    freed = events.end(np.where(backward >= 0, backward, forward))
+    begin = events.begin(forward)
+    one = np.ones(len(forward), np.int64)
+    home = _at_home(rows, messages, events, forward, begin, freed)
+    # What the weight half needs stays until its end; a recomputed stage has it only from its R on.
+    recomputed = again >= 0
+    until_w = np.where(split, np.where(recomputed, 0, np.minimum(for_weights, kept)), 0)
+    for part_rank, part_since, part_until, which in home:
+        held.add(part_rank, Category.ACTIVATIONS, (kept - until_w)[which], part_since, part_until)
+        counted.add(part_rank, Category.ACTIVATIONS, one[which], part_since, part_until)
+        last = part_until == freed[which]
+        end = np.where(last & split[which], events.end(later[which]), part_until)
+        held.add(part_rank, Category.ACTIVATIONS, until_w[which], part_since, end)
+    rebuilt = np.flatnonzero(recomputed)
+    if len(rebuilt):
+        since = events.begin(again[rebuilt])
+        left = np.where(split[rebuilt], np.minimum(for_weights, whole)[rebuilt], 0)
+        # The stage's input was there already; the weight half may hold part of it beyond the backward.
+        added = (whole - kept)[rebuilt]
+        held.add(rank[rebuilt], Category.ACTIVATIONS, added - np.minimum(left, added), since, freed[rebuilt])
+        held.add(rank[rebuilt], Category.ACTIVATIONS, np.minimum(left, added), since, events.end(later[rebuilt]))
+        more = left - np.minimum(left, added)
+        held.add(rank[rebuilt], Category.ACTIVATIONS, more, freed[rebuilt], events.end(later[rebuilt]))
+
+
+def _at_home(
+    rows: Rows, messages: Messages, events: Events, forward: Index, begin: Longs, freed: Longs
+) -> list[tuple[NDArray[np.signedinteger], Longs, Longs, Index]]:
+    """Where each activation lies and when: (rank, since, until, which forward), in flight at both ends of a move."""
+    everyone = np.arange(len(forward))
+    moves = np.flatnonzero(np.isin(rows.kind[messages.issuer], MOVES))
+    if not len(moves):
+        return [(rows.rank[forward], begin, freed, everyone)]
+    forward_of = np.full(len(rows), -1, np.int64)
+    forward_of[forward] = everyone
+    carried = forward_of[rows.lookup(Kind.F)[rows.key[messages.issuer[moves]]]]
+    out = rows.kind[messages.issuer[moves]] == Kind.EVICT
+    evict = np.full(len(forward), -1, np.int64)
+    load = np.full(len(forward), -1, np.int64)
+    evict[carried[out]] = moves[out]
+    load[carried[~out]] = moves[~out]
+    stays, away = np.flatnonzero(evict < 0), np.flatnonzero(evict >= 0)
+    rank = rows.rank[forward]
+    return [
+        (rank[stays], begin[stays], freed[stays], stays),
+        (rank[away], begin[away], events.arrive(evict[away]), away),
+        (messages.dst[evict[away]], events.start(evict[away]), events.arrive(load[away]), away),
+        (rank[away], events.start(load[away]), freed[away], away),
+    ]

@@ -1,0 +1,129 @@
+"""Who waits for whom: data dependencies, the messages that carry them, and what else holds an op back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppsim.config.experiment import Experiment
+from ppsim.ops import COMMUNICATION, Kind, Ops
+from ppsim.plan import boundary, moves, sending
+from ppsim.plan.durations import RouteBook, Weights
+from ppsim.plan.holdings import recomputed_rows
+from ppsim.plan.needs import NeedsBuilder
+from ppsim.plan.rows import Rows
+from ppsim.plan.table import Events, Needs, Transfers
+from ppsim.plan.wiring import Index, Messages, Wiring
+from ppsim.schedules.base import Problem, Schedule
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """The finished dependencies and transfers."""
+
+    start_needs: Needs
+    end_needs: Needs
+    transfers: Transfers
+    messages: Messages
+    events: Events
+
+
+def consumers(rows: Rows) -> Index:
+    """The row that takes each row's output (-1: none): F(s,k) -> F(s+1,k); B or I(s,k) -> B or I(s-1,k)."""
+    consumer = np.full(len(rows), -1, np.int64)
+    key = rows.key
+    forward = rows.select(Kind.F)
+    forward = forward[rows.stage[forward] < rows.stages - 1]
+    consumer[forward] = rows.lookup(Kind.F)[key[forward] + rows.units]
+    backward = rows.select(Kind.B, Kind.I)
+    backward = backward[rows.stage[backward] > 0]
+    consumer[backward] = rows.lookup(Kind.B, Kind.I)[key[backward] - rows.units]
+    return consumer
+
+
+def link_up(
+    rows: Rows,
+    pair_heads: Index,
+    problem: Problem,
+    experiment: Experiment,
+    schedule: Schedule,
+    weights: Weights,
+    routes: RouteBook,
+    after: tuple[Ops, Ops] | None,
+) -> Links:
+    """Dependencies and transfers of all rows."""
+    head = np.arange(len(rows))
+    head[pair_heads + 1] = pair_heads
+    consumer = consumers(rows)
+    producers = np.flatnonzero(consumer >= 0)
+    crosses = rows.rank[producers] != rows.rank[consumer[producers]]
+    messages = data_messages(rows, producers[crosses], consumer[producers[crosses]], problem, experiment, weights)
+    synced = boundary.sync_messages(rows, problem, experiment)
+    moved = moves.move_messages(rows, problem, weights, recomputed_rows(rows))
+    messages = Messages.join(messages, *synced, *moved)
+    wiring = Wiring(
+        rows, head, problem, experiment, schedule, messages, Events(len(rows), len(messages)),
+        NeedsBuilder(len(rows)), NeedsBuilder(len(rows)), NeedsBuilder(len(messages)),
+    )
+    local = producers[~crosses]
+    wiring.after_row(taker(rows, consumer[local], experiment), local)
+    own_dependencies(wiring)
+    sending.wire(wiring)
+    boundary.wire(wiring)
+    moves.wire(wiring, after)
+    return Links(
+        start_needs=wiring.starts.pack(),
+        end_needs=wiring.ends.pack(),
+        transfers=Transfers(
+            route=routes.number(messages.src, messages.dst, messages.bytes),
+            producer=messages.producer.astype(np.int32),
+            issuer=messages.issuer.astype(np.int32),
+            consumer=messages.consumer.astype(np.int32),
+            needs=wiring.sends.pack(),
+        ),
+        messages=messages,
+        events=wiring.events,
+    )
+
+
+def taker(rows: Rows, consumer: Index, experiment: Experiment) -> Index:
+    """The row that can't begin without the message: the consumer, or its R where that is late."""
+    if experiment.pipeline.recompute_when == "early":
+        return consumer
+    again = rows.lookup(Kind.R)[rows.key[consumer]]
+    return np.where((again >= 0) & (rows.kind[consumer] != Kind.F), again, consumer)
+
+
+def data_messages(
+    rows: Rows, producer: Index, consumer: Index, problem: Problem, experiment: Experiment, weights: Weights
+) -> Messages:
+    """A message for every output that crosses ranks; in orders that list them, SEND issues and RECV receives it."""
+    forward = rows.kind[producer] == Kind.F
+    stage = rows.stage[producer]
+    size = weights.scaled(problem.costs.message)[
+        np.where(forward, stage, stage - 1), weights.index(rows.microbatch[producer])
+    ]
+    issuer, receiver = producer, taker(rows, consumer, experiment)
+    if len(rows.select(*COMMUNICATION)):
+        key, consumer_key = rows.key[producer], rows.key[consumer]
+        issuer = np.where(forward, rows.lookup(Kind.SEND_F)[key], rows.lookup(Kind.SEND_B)[key])
+        receiver = np.where(forward, rows.lookup(Kind.RECV_F)[consumer_key], rows.lookup(Kind.RECV_B)[consumer_key])
+    return Messages(producer, issuer, receiver, consumer, rows.rank[producer], rows.rank[consumer], size)
+
+
+def own_dependencies(wiring: Wiring) -> None:
+    """B or I needs its own F (its R where there is one), W its I, R its F; late R needs its gradient, too."""
+    rows = wiring.rows
+    key = rows.key
+    forward = rows.lookup(Kind.F)
+    backward = rows.select(Kind.B, Kind.I)
+    wiring.after_row(backward, forward[key[backward]])
+    weight = rows.select(Kind.W)
+    if len(weight):
+        wiring.after_row(weight, rows.lookup(Kind.I)[key[weight]])
+    again = rows.lookup(Kind.R)[key[backward]]
+    recomputed = again >= 0
+    if np.any(recomputed):
+        wiring.after_row(again[recomputed], forward[key[again[recomputed]]])
+        wiring.after_row(backward[recomputed], again[recomputed])

@@ -1,0 +1,80 @@
+"""EVICT and LOAD: an activation to and from another rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ppsim.ops import MOVES, Kind, Ops
+from ppsim.plan.durations import Weights
+from ppsim.plan.holdings import kept_by_forward
+from ppsim.plan.rows import Rows
+from ppsim.plan.wiring import Index, Messages, Wiring
+from ppsim.schedules.base import Problem
+
+
+def move_messages(rows: Rows, problem: Problem, weights: Weights, recomputed: np.ndarray) -> Iterator[Messages]:
+    """A message per move, of what the forward holds: from the rank to its peer (EVICT), or back (LOAD)."""
+    moves = rows.select(*MOVES)
+    if not len(moves):
+        return
+    evict = rows.kind[moves] == Kind.EVICT
+    here, there = rows.rank[moves], rows.peer[moves]
+    backward = rows.lookup(Kind.B, Kind.I)[rows.key[moves]]
+    yield Messages(
+        producer=moves,
+        issuer=moves,
+        receiver=np.full(len(moves), -1, np.int64),
+        consumer=np.where(evict, -1, backward),
+        src=np.where(evict, here, there).astype(np.int32),
+        dst=np.where(evict, there, here).astype(np.int32),
+        bytes=kept_by_forward(rows, rows.lookup(Kind.F)[rows.key[moves]], problem, weights, recomputed),
+    )
+
+
+def wire(wiring: Wiring, after: tuple[Ops, Ops] | None) -> None:
+    """A move is issued when the op before it has ended; LOAD waits for its EVICT, the backward (and its R) for LOAD."""
+    rows, messages, events = wiring.rows, wiring.messages, wiring.events
+    move = np.flatnonzero(np.isin(rows.kind[messages.issuer], MOVES))
+    message_of = np.full(len(rows), -1, np.int64)
+    message_of[messages.issuer[move]] = move
+    if len(move):
+        issuer = messages.issuer[move]
+        wiring.sends.add(move, events.end(issuer))
+        load = rows.kind[issuer] == Kind.LOAD
+        evicted = rows.lookup(Kind.EVICT)[rows.key[issuer[load]]]
+        wiring.sends.add(move[load], events.arrive(message_of[evicted]))
+        consumer = messages.consumer[move[load]]
+        again = rows.lookup(Kind.R)[rows.key[consumer]]
+        wiring.starts.add(wiring.head[np.where(again >= 0, again, consumer)], events.arrive(move[load]))
+        forward = rows.lookup(Kind.F)[rows.key[issuer]]
+        late = forward > issuer
+        wiring.sends.add(move[late], events.end(forward[late]))
+    if after is not None:
+        _conditions(wiring, after, message_of)
+
+
+def _conditions(wiring: Wiring, after: tuple[Ops, Ops], message_of: Index) -> None:
+    """The order's own conditions, in every step: op i of the first table waits until op i of the second is done."""
+    rows, events = wiring.rows, wiring.events
+    per_step = rows.units // wiring.experiment.pipeline.steps
+    for step in range(1 if wiring.schedule.asynchronous else wiring.experiment.pipeline.steps):
+        waiting, awaited = (_find(rows, table, step * per_step) for table in after)
+        moved = message_of[awaited] >= 0
+        done = np.where(moved, events.arrive(message_of[awaited]), events.end(awaited))
+        by_move = message_of[waiting] >= 0
+        wiring.sends.add(message_of[waiting[by_move]], done[by_move])
+        wiring.starts.add(wiring.head[waiting[~by_move & moved]], done[~by_move & moved])
+        plain = ~by_move & ~moved
+        wiring.after_row(waiting[plain], awaited[plain])
+
+
+def _find(rows: Rows, table: Ops, first_unit: int) -> Index:
+    """The rows of these ops in the step that begins with that unit."""
+    found = np.full(len(table), -1, np.int64)
+    for kind in np.unique(table.kind):
+        these = table.kind == kind
+        key = table.stage[these].astype(np.int64) * rows.units + table.microbatch[these] + first_unit
+        found[these] = rows.lookup(Kind(int(kind)))[key]
+    return found

@@ -1,0 +1,41 @@
+"""Collects who waits for what, and packs it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.plan.table import Longs, Needs
+
+Index = NDArray[np.signedinteger]
+
+
+class NeedsBuilder:
+    """Gathers (thing, event) pairs in bulk; ``pack`` sorts them by thing, keeping the order in which they came."""
+
+    def __init__(self, things: int) -> None:
+        self._things = things
+        self._parts: list[tuple[Index, Longs]] = []
+
+    def add(self, things: Index, events: Index) -> None:
+        """Thing i waits for event i."""
+        if len(things):
+            self._parts.append((things, np.asarray(events, np.int64)))
+
+    def pack(self) -> Needs:
+        """The finished table."""
+        if not self._parts:
+            return Needs.none(self._things)
+        if len(self._parts) == 1:
+            things, events = self._parts[0]
+        else:
+            things = np.concatenate([part[0] for part in self._parts])
+            events = np.concatenate([part[1] for part in self._parts])
+        counts = np.bincount(things, minlength=self._things)
+        ptr = np.zeros(self._things + 1, np.int64)
+        np.cumsum(counts, out=ptr[1:])
+        if counts.max(initial=0) <= 1:  # the common case needs no sort
+            packed = np.empty(len(events), np.int64)
+            packed[ptr[things]] = events
+            return Needs(ptr, packed)
+        return Needs(ptr, events[np.argsort(things, kind="stable")])

@@ -1,0 +1,58 @@
+"""Send modes: when a message is ready, and whom it holds until it has left or arrived."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppsim.ops import COMMUNICATION, Kind
+from ppsim.plan import batches
+from ppsim.plan.wiring import Index, Wiring
+from ppsim.units import to_bytes
+
+
+def wire(wiring: Wiring) -> None:
+    """Readiness of every message between ranks, and what it holds."""
+    messages, rows = wiring.messages, wiring.rows
+    data = np.flatnonzero((messages.consumer >= 0) & np.isin(rows.kind[messages.producer], (Kind.F, Kind.B, Kind.I)))
+    if len(rows.select(*COMMUNICATION)):
+        _listed(wiring, data)
+    elif wiring.experiment.runtime.p2p == "fused":
+        batches.wire(wiring, data)
+    else:
+        _implied(wiring, data)
+
+
+def _needs_receiver(wiring: Wiring, data: Index) -> Index:
+    """Those messages that rendezvous."""
+    runtime = wiring.experiment.runtime
+    if runtime.send != "rendezvous":
+        return data[:0]
+    return data[wiring.messages.bytes[data] > to_bytes(runtime.eager_threshold)]
+
+
+def _implied(wiring: Wiring, data: Index) -> None:
+    """Orders of compute ops alone: the output is sent when its producer ends."""
+    messages, events = wiring.messages, wiring.events
+    receiver = wiring.head[messages.receiver]
+    wiring.starts.add(receiver[data], events.arrive(data))
+    wiring.sends.add(data, events.end(messages.producer[data]))
+    met = _needs_receiver(wiring, data)
+    before = wiring.previous(receiver[met])
+    wiring.sends.add(met[before >= 0], events.end(before[before >= 0]))
+    if wiring.experiment.runtime.send == "blocking":
+        held = wiring.following(messages.producer[data])
+        wiring.starts.add(held[held >= 0], events.left(data[held >= 0]))
+
+
+def _listed(wiring: Wiring, data: Index) -> None:
+    """Orders with SEND and RECV: a message is ready at its SEND; its RECV ends when it arrives."""
+    messages, events, runtime = wiring.messages, wiring.events, wiring.experiment.runtime
+    issuer, receiver = messages.issuer[data], messages.receiver[data]
+    wiring.sends.add(data, events.begin(issuer))
+    wiring.after_row(issuer, messages.producer[data])
+    wiring.ends.add(receiver, events.arrive(data))
+    wiring.after_row(messages.consumer[data], receiver)
+    met = _needs_receiver(wiring, data)
+    wiring.sends.add(met, events.begin(messages.receiver[met]))
+    waits = data if runtime.send == "blocking" else met
+    wiring.ends.add(messages.issuer[waits], events.left(waits))

@@ -1,0 +1,214 @@
+"""The Plan: one row per op, rank after rank in listed order, and one row per transfer, in the order of their producers.
+
+Whatever can happen is an *event* with a number, so that a dependency is one integer. With n ops and t transfers:
+
+| event | number | when |
+|---|---|---|
+| op i begins | i | its rank is free and its needs are met |
+| op i ends | n + i | its duration later, and once its end's needs are met |
+| transfer j starts | 2n + j | it takes its ports |
+| transfer j leaves | 2n + t + j | it frees them, ``occupancy`` later |
+| transfer j arrives | 2n + 2t + j | ``latency`` after that |
+
+An atomic fused pair is two rows: the first carries the needs and the time of both, the second follows in no time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.errors import Notice
+from ppsim.ops import NONE, Kind, Op
+from ppsim.placement import Placement
+
+Ints = NDArray[np.int32]
+Longs = NDArray[np.int64]
+
+
+class Category(IntEnum):
+    """What memory is held for."""
+
+    WEIGHTS = 0
+    GRADIENTS = 1
+    OPTIMIZER = 2
+    STASH = 3
+    ACTIVATIONS = 4
+    MESSAGES = 5
+
+
+CATEGORIES = tuple(category.name.lower() for category in Category)
+
+
+@dataclass(frozen=True)
+class Events:
+    """The numbering of events for n ops and t transfers."""
+
+    ops: int
+    transfers: int
+
+    def begin(self, op: NDArray[np.generic] | int) -> NDArray[np.int64]:
+        """Op begins."""
+        return np.asarray(op, np.int64)
+
+    def end(self, op: NDArray[np.generic] | int) -> NDArray[np.int64]:
+        """Op ends."""
+        return np.asarray(op, np.int64) + self.ops
+
+    def start(self, transfer: NDArray[np.generic] | int) -> NDArray[np.int64]:
+        """Transfer takes its ports."""
+        return np.asarray(transfer, np.int64) + 2 * self.ops
+
+    def left(self, transfer: NDArray[np.generic] | int) -> NDArray[np.int64]:
+        """Transfer frees its ports."""
+        return np.asarray(transfer, np.int64) + 2 * self.ops + self.transfers
+
+    def arrive(self, transfer: NDArray[np.generic] | int) -> NDArray[np.int64]:
+        """Transfer is there."""
+        return np.asarray(transfer, np.int64) + 2 * self.ops + 2 * self.transfers
+
+    @property
+    def count(self) -> int:
+        """How many events there are."""
+        return 2 * self.ops + 3 * self.transfers
+
+
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """The events that each of a number of things waits for: thing i waits for ``event[ptr[i]:ptr[i + 1]]``."""
+
+    ptr: Longs
+    event: Longs
+
+    @classmethod
+    def none(cls, things: int) -> Needs:
+        """Nothing waits for anything."""
+        return cls(np.zeros(things + 1, np.int64), np.empty(0, np.int64))
+
+    @property
+    def counts(self) -> Longs:
+        """How many events each thing waits for."""
+        return np.diff(self.ptr)
+
+    @cached_property
+    def owner(self) -> Longs:
+        """The thing that each entry of ``event`` belongs to."""
+        return np.repeat(np.arange(len(self.ptr) - 1), self.counts)
+
+    def of(self, thing: int) -> list[int]:
+        """The events that one thing waits for."""
+        return self.event[int(self.ptr[thing]) : int(self.ptr[thing + 1])].tolist()
+
+
+@dataclass(frozen=True, eq=False)
+class Routes:
+    """One row per (source, destination, size): times in ns, bytes, and the two ports (-1: none)."""
+
+    src: Ints
+    dst: Ints
+    bytes: Longs
+    occupancy: Longs
+    latency: Longs
+    egress: Ints
+    ingress: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Transfers:
+    """One row per transfer: its route, the row that issues it, the row that consumes it (-1: none), what it carries."""
+
+    route: Ints
+    producer: Ints
+    issuer: Ints
+    consumer: Ints
+    needs: Needs
+
+    def __len__(self) -> int:
+        return len(self.route)
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """Memory that is held from one event to another; ``rank``, ``category``, ``bytes`` and the two event numbers."""
+
+    rank: Ints
+    category: NDArray[np.int8]
+    bytes: Longs
+    since: Longs
+    until: Longs
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that the engine needs, and all that the metrics need to explain its answer."""
+
+    offsets: Longs
+    rank: Ints
+    kind: NDArray[np.int8]
+    stage: Ints
+    microbatch: Ints
+    step: Ints
+    group: Ints
+    peer: Ints
+    duration: Longs
+    atomic: bool
+    start_needs: Needs
+    end_needs: Needs
+    transfers: Transfers
+    routes: Routes
+    ports: tuple[str, ...]
+    holdings: Holdings
+    in_flight: Holdings
+    static: Longs
+    """Bytes held throughout, shape (categories, ranks)."""
+    capacity: int | None
+    """Bytes of a device's memory."""
+    placement: Placement
+    microbatches: int
+    steps: int
+    barrier: bool
+    asynchronous: bool = False
+    update_of_step: Longs | None = None
+    notices: tuple[Notice, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are."""
+        return len(self.offsets) - 1
+
+    @cached_property
+    def events(self) -> Events:
+        """The numbering of this plan's events."""
+        return Events(len(self), len(self.transfers))
+
+    @cached_property
+    def tail(self) -> NDArray[np.bool_]:
+        """Rows that are the second of an atomic fused pair."""
+        tail = np.zeros(len(self), bool)
+        if self.atomic and len(self):
+            tail[1:] = (self.group[1:] != NONE) & (self.group[1:] == self.group[:-1])
+        return tail
+
+    def op(self, row: int) -> Op:
+        """The op of a row."""
+        return Op(
+            Kind(int(self.kind[row])),
+            int(self.stage[row]),
+            int(self.microbatch[row]),
+            int(self.step[row]) if self.steps > 1 and not self.asynchronous else 0,
+            int(self.peer[row]),
+        )
+
+    def rows(self, rank: int) -> range:
+        """The rows of one rank."""
+        return range(int(self.offsets[rank]), int(self.offsets[rank + 1]))

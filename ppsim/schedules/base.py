@@ -1,0 +1,105 @@
+"""What a schedule is: a frozen config that turns a Problem into Orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim import theory
+from ppsim.costs import StageCosts
+from ppsim.errors import Notice
+from ppsim.model import Model
+from ppsim.ops import Kind, Ops, Orders, ops
+from ppsim.placement import Placement, loop
+
+
+@dataclass(frozen=True)
+class Problem:
+    """All that a schedule may know: sizes, where the stages are, and what they cost."""
+
+    ranks: int
+    microbatches: int
+    placement: Placement
+    costs: StageCosts
+    steps: int = 1
+    stream: bool = False
+    """The orders hold the whole stream of ``steps * microbatches`` minibatches (an asynchronous schedule)."""
+
+    @property
+    def stages(self) -> int:
+        """How many stages the model has."""
+        return self.placement.stages
+
+    def rank(self, index: int) -> Rank:
+        """One rank's view of the problem."""
+        return Rank(index, self.ranks, self.microbatches, self.placement.stages_of[index])
+
+    def per_rank(self, order: Callable[[Rank], Ops]) -> Orders:
+        """Orders from a function that gives one rank's ops."""
+        return Orders.of([order(self.rank(r)) for r in range(self.ranks)])
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One rank, as a schedule sees it."""
+
+    index: int
+    ranks: int
+    microbatches: int
+    stages: tuple[int, ...]
+
+    @property
+    def distance_to_last(self) -> int:
+        """How many ranks come after this one."""
+        return self.ranks - 1 - self.index
+
+    def ops(self, kind: Kind, chunk: int = 0, microbatches: NDArray[np.int64] | None = None) -> Ops:
+        """Ops of one kind on the rank's chunk-th stage, by default of every microbatch, ascending."""
+        return ops(kind, self.stages[chunk], np.arange(self.microbatches) if microbatches is None else microbatches)
+
+    def forwards(self, chunk: int = 0) -> Ops:
+        """F of every microbatch, ascending."""
+        return self.ops(Kind.F, chunk)
+
+    def backwards(self, chunk: int = 0) -> Ops:
+        """B of every microbatch, ascending."""
+        return self.ops(Kind.B, chunk)
+
+
+class Schedule(Model):
+    """A pipeline schedule: its settings are its fields, ``orders`` is its rule.
+
+    A subclass declares ``name`` (a Literal), its settings, and ``orders``; where ranks hold more than one stage, also
+    ``placement``. One file in this folder, or an entry point in the group ``ppsim.schedules``, is all it takes.
+    """
+
+    name: str
+
+    asynchronous: ClassVar[bool] = False
+    """No flush: the orders hold the whole stream of ``steps * microbatches`` minibatches, each with its own update."""
+    explicit_recompute: ClassVar[bool] = False
+    """The orders hold their own R ops."""
+
+    def placement(self, ranks: int) -> Placement:
+        """Which stages each rank holds."""
+        return loop(ranks)
+
+    def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
+        """What makes these sizes illegal: (key, message with the rule, the value and the nearest legal one)."""
+        return iter(())
+
+    def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
+        """What is legal but costs something."""
+        return iter(())
+
+    def theory(self) -> theory.Form | None:
+        """The closed form that holds for this schedule with equal stages, or None."""
+        return None
+
+    def orders(self, problem: Problem) -> Orders:
+        """The order of ops of every rank, for one step (for all of them where asynchronous)."""
+        raise NotImplementedError(f"{type(self).__name__} defines no orders")

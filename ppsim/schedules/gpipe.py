@@ -1,0 +1,36 @@
+"""GPipe: all forwards, then all backwards."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from ppsim import theory
+from ppsim.ops import Kind, Ops, Orders, concat
+from ppsim.schedules.base import Problem, Rank, Schedule
+
+
+class GPipe(Schedule):
+    """All forwards of a step, then all backwards.
+
+    Every rank keeps all ``microbatches`` in flight.
+    Source: Huang et al. 2019 (GPipe), arXiv 1811.06965, figure 2c.
+    """
+
+    name: Literal["gpipe"] = "gpipe"
+    backward: Literal["ascending", "descending"] = "ascending"
+    """Order of the backwards: ascending as PyTorch runs it, descending as torchgpipe does."""
+
+    def theory(self) -> theory.Form:
+        """(p-1)(F+B) of idle time."""
+        return theory.GPIPE
+
+    def orders(self, problem: Problem) -> Orders:
+        """F0…Fm-1, then B0…Bm-1 (or Bm-1…B0)."""
+        return problem.per_rank(self._rank)
+
+    def _rank(self, rank: Rank) -> Ops:
+        ascending = np.arange(rank.microbatches)
+        backward = ascending if self.backward == "ascending" else ascending[::-1]
+        return concat(rank.forwards(), rank.ops(Kind.B, microbatches=backward))

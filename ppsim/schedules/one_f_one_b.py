@@ -1,0 +1,82 @@
+"""1F1B with a flush, and its eager form with twice the warm-up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import Field
+
+from ppsim import theory
+from ppsim.errors import Notice
+from ppsim.model import Whole
+from ppsim.ops import Ops, Orders, alternate, concat
+from ppsim.schedules.base import Problem, Rank, Schedule
+
+
+def one_forward_one_backward(rank: Rank, before_first_backward: int) -> Ops:
+    """Warm up until so many forwards are done, then one backward, one forward, then drain."""
+    forward, backward = rank.forwards(), rank.backwards()
+    warm = min(before_first_backward - 1, rank.microbatches)
+    steady = rank.microbatches - warm
+    return concat(forward[:warm], alternate(forward[warm:], backward[:steady]), backward[steady:])
+
+
+def fewer_microbatches_than_ranks(ranks: int, microbatches: int) -> Iterator[Notice]:
+    """The warning that most of the pipeline stays empty."""
+    if microbatches < ranks:
+        bubble = (ranks - 1) / (microbatches + ranks - 1)
+        yield Notice(
+            "few_microbatches",
+            "pipeline.microbatches",
+            f"m < p: {microbatches} microbatches can't fill {ranks} ranks; the bubble is at least {bubble:.1%} of the "
+            f"time with equal stages; {4 * ranks} microbatches would cost {(ranks - 1) / (5 * ranks - 1):.1%}",
+        )
+
+
+class OneFOneB(Schedule):
+    """1F1B with a flush: warm up, then one forward, one backward, then drain.
+
+    Rank r keeps at most ``ranks - r`` microbatches in flight.
+    Source: Narayanan et al. 2021 (PipeDream-Flush), arXiv 2006.09503, figure 2; Megatron-LM SC'21, section 2.2.
+    """
+
+    name: Literal["1f1b"] = "1f1b"
+    warmup: Whole | None = Field(None, ge=1)
+    """Forwards before the first backward on rank 0 (default: ranks); rank r does r fewer, but at least one."""
+
+    def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
+        """M < p."""
+        return fewer_microbatches_than_ranks(ranks, microbatches)
+
+    def theory(self) -> theory.Form | None:
+        """(p-1)(F+B) of idle time, with the default warm-up."""
+        return theory.ONE_F_ONE_B if self.warmup is None else None
+
+    def orders(self, problem: Problem) -> Orders:
+        """Warm-up forwards, pairs of forward and backward, the remaining backwards."""
+        return problem.per_rank(self._rank)
+
+    def _rank(self, rank: Rank) -> Ops:
+        return one_forward_one_backward(rank, max(1, (self.warmup or rank.ranks) - rank.index))
+
+
+class Eager1F1B(Schedule):
+    """1F1B with 2(p-r)-1 forwards before the first backward, so that slow links are hidden, for twice the memory.
+
+    Source: Zhuang et al. 2023 (On optimizing the communication of model parallelism, Alpa), arXiv 2211.05322.
+    """
+
+    name: Literal["eager_1f1b"] = "eager_1f1b"
+
+    def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
+        """M < p."""
+        return fewer_microbatches_than_ranks(ranks, microbatches)
+
+    def theory(self) -> theory.Form:
+        """As 1F1B."""
+        return theory.EAGER
+
+    def orders(self, problem: Problem) -> Orders:
+        """As 1F1B, with a longer warm-up."""
+        return problem.per_rank(lambda rank: one_forward_one_backward(rank, 2 * rank.distance_to_last + 1))

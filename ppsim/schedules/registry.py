@@ -1,0 +1,64 @@
+"""Finds the schedules: this folder's modules, and the entry points of other packages."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import entry_points
+from types import ModuleType
+
+from ppsim.errors import Notice
+from ppsim.schedules.base import Schedule
+
+GROUP = "ppsim.schedules"
+_NOT_SCHEDULES = {"base", "registry"}
+
+
+def literal_name(schedule: type[Schedule]) -> str | None:
+    """The name that a config calls the schedule by, or None for an abstract one."""
+    default = schedule.model_fields["name"].default
+    return default if isinstance(default, str) else None
+
+
+def _defined_in(module: ModuleType) -> Iterator[type[Schedule]]:
+    for value in vars(module).values():
+        if isinstance(value, type) and issubclass(value, Schedule) and value.__module__ == module.__name__:
+            yield value
+
+
+@cache
+def _found() -> tuple[dict[str, type[Schedule]], tuple[Notice, ...]]:
+    package = importlib.import_module("ppsim.schedules")
+    schedules: dict[str, type[Schedule]] = {}
+    notices: list[Notice] = []
+    for module in sorted(pkgutil.iter_modules(package.__path__), key=lambda m: m.name):
+        if module.name in _NOT_SCHEDULES:
+            continue
+        for schedule in _defined_in(importlib.import_module(f"ppsim.schedules.{module.name}")):
+            if name := literal_name(schedule):
+                schedules[name] = schedule
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+        package_name = point.dist.name if point.dist else point.value
+        try:
+            schedule = point.load()
+            name = literal_name(schedule)
+            if not name or name in schedules:
+                raise ValueError(f"its name {name!r} is missing or taken")
+            schedules[name] = schedule
+        except Exception as error:  # a plug-in is foreign code: whatever it raises, ppsim goes on without it
+            notices.append(
+                Notice("plugin", "schedule", f"plug-in '{point.name}' of package '{package_name}' left out: {error}")
+            )
+    return schedules, tuple(notices)
+
+
+def known() -> dict[str, type[Schedule]]:
+    """Every schedule by the name that a config calls it."""
+    return _found()[0]
+
+
+def plugin_notices() -> tuple[Notice, ...]:
+    """A warning for each plug-in that could not be used."""
+    return _found()[1]

@@ -1,0 +1,306 @@
+"""Text with a unit ⇄ exact SI numbers: '25 GB/s', '200 Gbit/s', '5 us', '80 GiB', '312 TFLOP/s'.
+
+Every value is a ``fractions.Fraction``: seconds, bytes, bytes/s, FLOP/s or FLOP. kB, MB, GB and TB are powers of 1000
+(KB is read as kB), KiB to TiB powers of 1024; Gbps is Gbit/s, TFLOPS is TFLOP/s. Wrong input raises ``ValueError`` with
+a finished sentence; the config layer puts file, line and key in front of it.
+
+Units come from a pint registry of our own: in pint's own one, 'Gb' is gilbert.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact
+from fractions import Fraction
+from functools import cache
+from numbers import Real
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+
+from pydantic_core import core_schema
+
+from ppsim.errors import did_you_mean, shown
+
+if TYPE_CHECKING:
+    import pint
+
+Dimension = Literal["time", "size", "bandwidth", "rate", "flops"]
+
+_TIMES: Final = {"s": "[time]", "ns": "1e-9 s", "us": "1e-6 s", "ms": "1e-3 s", "min": "60 s", "h": "3600 s"}
+_MICRO: Final = {"\N{MICRO SIGN}s": "1 us", "\N{GREEK SMALL LETTER MU}s": "1 us"}
+_BYTES: Final = {"B": "[size]", "kB": "1e3 B", "MB": "1e6 B", "GB": "1e9 B", "TB": "1e12 B"}
+_BINARY: Final = {"KiB": "1024 B", "MiB": "1024 KiB", "GiB": "1024 MiB", "TiB": "1024 GiB"}
+_BITS: Final = {"bit": "B / 8", "kbit": "1e3 bit", "Mbit": "1e6 bit", "Gbit": "1e9 bit", "Tbit": "1e12 bit"}
+_SIZES: Final = {**_BYTES, **_BINARY, "KB": "1 kB", **_BITS}
+_BPS: Final = {f"{p}bps": f"1 {p}bit/s" for p in "kMGT"}
+_FLOPS: Final = {
+    "FLOP": "[work]", "kFLOP": "1e3 FLOP", "MFLOP": "1e6 FLOP", "GFLOP": "1e9 FLOP", "TFLOP": "1e12 FLOP",
+    "PFLOP": "1e15 FLOP",
+}  # fmt: skip
+_RATES: Final = {f"{flop}S": f"1 {flop}/s" for flop in _FLOPS}
+
+
+def _per_second(units: Iterable[str]) -> tuple[str, ...]:
+    return tuple(f"{unit}/s" for unit in units)
+
+
+class _Kind(NamedTuple):
+    """What one dimension is called, which units it accepts and in which it is shown."""
+
+    noun: str
+    example: str
+    accepted: tuple[str, ...]
+    shown: tuple[str, ...]
+
+
+_KINDS: Final[Mapping[str, _Kind]] = {
+    "time": _Kind("a time", "ms", (*_TIMES, *_MICRO), ("s", "ms", "us", "ns")),
+    "size": _Kind("a size", "GB", tuple(_SIZES), (*_BYTES, *_BINARY)),
+    "bandwidth": _Kind("a bandwidth", "GB/s", (*_per_second(_SIZES), *_BPS), _per_second((*_BYTES, *_BINARY, *_BITS))),
+    "rate": _Kind("a compute rate", "TFLOP/s", (*_per_second(_FLOPS), *_RATES), _per_second(_FLOPS)),
+    "flops": _Kind("an amount of work", "GFLOP", tuple(_FLOPS), tuple(_FLOPS)),
+}
+_DIMENSION_OF: Final = {unit: dimension for dimension, kind in _KINDS.items() for unit in kind.accepted}
+
+_NUMBER: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_TEXT: Final = re.compile(rf" *(?P<number>[-+]?{_NUMBER}) *(?P<unit>[^\W\d_]*(?:/[^\W\d_]+)?) *")
+_NOT_FINITE: Final = re.compile(r" *[-+]?\.?(?:nan|inf|infinity)\b.*", re.IGNORECASE)
+_BIT_OR_BYTE: Final = re.compile(r"([kmgt]?)(i?)(?:b|bits?|bytes?)(/s|ps)?", re.IGNORECASE)
+_MAX_TEXT, _MAX_MANTISSA, _MAX_EXPONENT = 100, 40, 30
+"""So that no text makes a number of more than ``_EXACT.prec`` digits, in whatever unit."""
+_EXACT: Final = Context(prec=90, traps=[Inexact])
+
+
+@cache
+def _registry() -> pint.UnitRegistry[Any]:
+    import pint  # a quarter of a second, which most commands don't need to spend
+
+    registry: pint.UnitRegistry[Any] = pint.UnitRegistry(None, non_int_type=Fraction)
+    for name, definition in {**_TIMES, **_MICRO, **_SIZES, **_BPS, **_FLOPS, **_RATES}.items():
+        registry.define(f"{name} = {definition}")
+    return registry
+
+
+@cache
+def _factor(unit: str) -> Fraction:
+    """How many SI units one ``unit`` is; only for units in ``_DIMENSION_OF``."""
+    return Fraction(_registry().Quantity(Fraction(1), unit).to_root_units().magnitude)
+
+
+def parse(text: object, dimension: Dimension) -> Fraction:
+    """The exact SI value of ``text``, a number followed by a unit of ``dimension``; never negative.
+
+    A ``Fraction`` is taken as SI already: that is how a finished model is validated again.
+    Raises ``ValueError`` for everything else, with what would work.
+    """
+    if isinstance(text, Fraction):
+        if text < 0:
+            raise ValueError(f"-{show(-text, dimension)} is negative; {_KINDS[dimension].noun} is 0 or more")
+        return text
+    given = shown(text)
+    if isinstance(text, Real) and not isinstance(text, bool):
+        text = str(text)
+    due = _KINDS[dimension]
+    if not isinstance(text, str):
+        raise ValueError(f"{given}, where {due.noun} is due, e.g. '10 {due.example}'")
+    if _NOT_FINITE.fullmatch(text):
+        raise ValueError(f"{given} is not a finite number; {due.noun} is due, e.g. '10 {due.example}'")
+    match = _TEXT.fullmatch(text) if len(text) <= _MAX_TEXT else None
+    if not match:
+        raise ValueError(f"{given} is not a number followed by a unit, e.g. '10 {due.example}'")
+    number, unit = match["number"], match["unit"]
+    digits = number.lstrip("+-")
+    if not unit:
+        raise ValueError(f"{given} is a bare number; write the unit, e.g. '{digits} {due.example}'")
+    if unit not in _DIMENSION_OF:
+        raise ValueError(f"{given}: unknown unit {unit!r}{_unit_meant(unit, dimension)}")
+    if _DIMENSION_OF[unit] != dimension:
+        other = _KINDS[_DIMENSION_OF[unit]].noun
+        raise ValueError(f"{given} is {other}, here {due.noun} is due, e.g. '{digits} {due.example}'")
+    value = _decimal(number, given)
+    if value < 0:
+        raise ValueError(f"{given} is negative; {due.noun} is 0 or more")
+    return value * _factor(unit)
+
+
+def _decimal(number: str, given: str) -> Fraction:
+    """The exact value of a decimal number whose form is already checked; refuses absurd sizes before it computes."""
+    mantissa, _, exponent = number.lower().partition("e")
+    if len(mantissa) > _MAX_MANTISSA or len(exponent) > 4 or abs(int(exponent or 0)) > _MAX_EXPONENT:
+        raise ValueError(
+            f"{given} is out of range: at most {_MAX_MANTISSA} digits and exponents up to {_MAX_EXPONENT} either way"
+        )
+    return Fraction(number)
+
+
+def _unit_meant(unit: str, dimension: Dimension) -> str:
+    """What someone who wrote ``unit`` may have meant; a bit and a byte are never guessed, but asked for."""
+    due = _KINDS[dimension]
+    if bits := _BIT_OR_BYTE.fullmatch(unit):
+        prefix, binary, per_second = bits[1].upper(), bits[2], "/s" if bits[3] else ""
+        kilo = "k" if prefix == "K" else prefix
+        byte = f"{prefix}iB" if binary and prefix else f"{kilo}B"
+        return f"; did you mean '{kilo}bit{per_second}' or '{byte}{per_second}'?"
+    return did_you_mean(unit, due.accepted) or f"; {due.noun} is written in {', '.join(due.shown)}"
+
+
+def show(value: Fraction, dimension: Dimension) -> str:
+    """The shortest readable text for an SI ``value``: '10 ms', '56 MiB', '25 GB/s'.
+
+    ``parse`` gives exactly ``value`` back where it is a decimal number of some unit; else the text is rounded to six
+    significant digits.
+    """
+    units = _KINDS[dimension].shown
+    return _shortest(value, units) or _scaled(value, units)[0]
+
+
+def both_forms(value: Fraction, dimension: Dimension) -> str:
+    """A size in decimal and binary units, a bandwidth in bits and bytes: '109 Gbit/s = 13.625 GB/s'; else ``show``.
+
+    These are the two pairs that people take for one another. A form of more than 15 digits is rounded, with '≈'.
+    """
+    if dimension == "size":
+        families = tuple(_BYTES), ("B", *_BINARY)
+    elif dimension == "bandwidth":
+        families = _per_second(_BITS), _per_second(_BYTES)
+    else:
+        return show(value, dimension)
+    (first, first_exact), (second, second_exact) = (_scaled(value, family) for family in families)
+    if first == second:
+        return first
+    return f"{first} {'=' if first_exact and second_exact else '≈'} {second}"
+
+
+def _shortest(value: Fraction, units: Iterable[str]) -> str | None:
+    """``value`` in the unit that gives the shortest text, if it is a decimal number of any."""
+    texts: list[tuple[int, str]] = []
+    for unit in units:
+        count = value / _factor(unit)
+        try:
+            number = _plain(count, _EXACT)
+        except Inexact:
+            continue
+        # Three characters more make '13.625 GB/s' read better than '13625 MB/s', and '1.5 s' than '1500 ms'.
+        texts.append((len(number) + len(unit) + (0 if 1 <= count < 1000 or not count else 3), f"{number} {unit}"))
+    return min(texts, key=lambda text: text[0])[1] if texts else None
+
+
+def _scaled(value: Fraction, units: Iterable[str]) -> tuple[str, bool]:
+    """``value`` in the largest unit that it holds at least once, and whether 15 digits say it all (else it has six)."""
+    factors = sorted((_factor(unit), unit) for unit in units)
+    factor, unit = max((pair for pair in factors if pair[0] <= value), default=factors[0])
+    try:
+        return f"{_plain(value / factor, Context(prec=15, traps=[Inexact]))} {unit}", True
+    except Inexact:
+        return f"{_plain(value / factor, Context(prec=6))} {unit}", False
+
+
+def _plain(number: Fraction, context: Context) -> str:
+    """``number`` as decimal digits without an exponent, as far as ``context`` allows."""
+    quotient = context.divide(Decimal(number.numerator), Decimal(number.denominator))
+    return f"{quotient.normalize(context):f}"
+
+
+def round_half_up(value: Fraction) -> int:
+    """The nearest integer, halves upwards: the one rounding rule of every duration and size (2.5 → 3)."""
+    return math.floor(value + Fraction(1, 2))
+
+
+def to_ns(seconds: Fraction) -> int:
+    """Whole nanoseconds, rounded half up."""
+    return round_half_up(seconds * 10**9)
+
+
+def to_bytes(size: Fraction) -> int:
+    """Whole bytes, rounded half up."""
+    return round_half_up(size)
+
+
+def parse_factor(number: object) -> Fraction:
+    """A plain number above zero, exactly as its decimal text says: 0.1 is one tenth.
+
+    Raises ``ValueError`` for anything with a unit, zero, negative or infinite numbers, and true or false.
+    """
+    if isinstance(number, Fraction):
+        value = number
+    else:
+        real = isinstance(number, Real | Decimal) and not isinstance(number, bool)
+        text = str(number).strip(" ") if real or isinstance(number, str) else ""
+        if not re.fullmatch(rf"[-+]?{_NUMBER}", text):
+            raise ValueError(f"{shown(number)}, where a plain number above 0 is due, e.g. 0.8")
+        value = _decimal(text, shown(number))
+    if value <= 0:
+        raise ValueError(f"{_factor_number(value)} is not above 0; a plain number such as 0.8 is due")
+    return value
+
+
+def _factor_number(value: Fraction) -> int | float | str:
+    """``value`` as the number that reads back as itself; as decimal text where a float is too coarse for it."""
+    if value.denominator == 1:
+        return int(value)
+    if Fraction(str(float(value))) == value:
+        return float(value)
+    try:
+        return _plain(value, _EXACT)
+    except Inexact:
+        return float(value)
+
+
+@dataclass(frozen=True)
+class UnitField:
+    """Makes ``Annotated[Fraction, UnitField(dimension)]`` a pydantic field that reads and writes text with a unit.
+
+    ``zero`` says why zero is refused, where it is.
+    """
+
+    dimension: Dimension
+    zero: str | None = None
+
+    def _read(self, text: object) -> Fraction:
+        value = parse(text, self.dimension)
+        if self.zero and not value:
+            raise ValueError(self.zero)
+        return value
+
+    def _write(self, value: Fraction) -> str:
+        return show(value, self.dimension)
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._read,
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                self._write, return_schema=core_schema.str_schema()
+            ),
+        )
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
+        kind = _KINDS[self.dimension]
+        units = "|".join(sorted(kind.accepted, key=len, reverse=True))
+        return {"type": "string", "pattern": rf"^ *\+?{_NUMBER} *({units}) *$", "examples": [f"10 {kind.example}"]}
+
+
+class FactorField:
+    """Makes ``Annotated[Fraction, FactorField()]`` a pydantic field that reads and writes a plain positive number."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            parse_factor, serialization=core_schema.plain_serializer_function_ser_schema(_factor_number)
+        )
+
+    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
+        text = {"type": "string", "pattern": rf"^ *\+?{_NUMBER} *$"}
+        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, text], "examples": [0.8]}
+
+
+Time = Annotated[Fraction, UnitField("time")]
+Size = Annotated[Fraction, UnitField("size")]
+Bandwidth = Annotated[Fraction, UnitField("bandwidth")]
+Rate = Annotated[Fraction, UnitField("rate")]
+Flops = Annotated[Fraction, UnitField("flops")]
+PositiveBandwidth = Annotated[
+    Fraction, UnitField("bandwidth", "zero bandwidth carries nothing; write 'free' for a link without cost")
+]
+PositiveRate = Annotated[Fraction, UnitField("rate", "a rate of zero never computes anything")]
+Factor = Annotated[Fraction, FactorField()]
