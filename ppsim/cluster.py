@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from ppsim import catalog
 from ppsim.model import Model, OneOrMore, Whole, one_or_list
@@ -16,7 +16,7 @@ from ppsim.units import Factor, PositiveBandwidth, Rate, Size, Time
 ZERO = Fraction(0)
 
 
-def _from_catalog(kind: str, fields: tuple[str, ...]) -> BeforeValidator:
+def _from_catalog(kind: str, fields: tuple[str, ...], model: type[Model]) -> BeforeValidator:
     """A row's name, or {like: row, …} with changes, into the row's fields."""
 
     def expand(value: object) -> object:
@@ -29,7 +29,7 @@ def _from_catalog(kind: str, fields: tuple[str, ...]) -> BeforeValidator:
             return {**{key: row[key] for key in fields if key in row}, **value}
         return value
 
-    return BeforeValidator(expand)
+    return BeforeValidator(expand, json_schema_input_type=str | model)
 
 
 class Device(Model):
@@ -64,6 +64,14 @@ class Link(Model):
 class PairLink(Model):
     """What one pair of ranks has instead of the default, in both directions."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _both_ways(cls, value: object) -> object:
+        if isinstance(value, dict) and {"src", "dst"} & set(value):
+            ends = ", ".join(str(value.get(end, "?")) for end in ("src", "dst"))
+            raise ValueError(f"a pair's link holds in both directions; write 'ranks: [{ends}]'")
+        return value
+
     ranks: list[Whole] = Field(min_length=2, max_length=2)
     """The two ranks."""
     like: str | None = None
@@ -77,8 +85,8 @@ class PairLink(Model):
 
 
 LINK_FIELDS = ("bandwidth", "latency", "overhead")
-LinkField = Annotated[Link, _from_catalog("link", LINK_FIELDS)]
-DeviceField = Annotated[Device, _from_catalog("device", ("memory", "peak_flops"))]
+LinkField = Annotated[Link, _from_catalog("link", LINK_FIELDS, Link)]
+DeviceField = Annotated[Device, _from_catalog("device", ("memory", "peak_flops"), Device)]
 
 
 Seats = Annotated[
@@ -108,7 +116,7 @@ class Cluster(Model):
     """Speed of every rank or of each: 0.5 takes twice as long."""
     placement: Seats = "sequential"
     """How ranks fill the nodes: in order, each mirror pair (r, p-1-r) side by side, or a list of the ranks in order."""
-    links: list[PairLink] = []
+    links: list[PairLink] = Field([])
     """Pairs of ranks whose link differs."""
 
     def seats(self, ranks: int) -> list[int]:
@@ -154,8 +162,8 @@ class Cluster(Model):
             elif _class_of(override.like) == "nvlink" and not topology.near(*pair):
                 yield (
                     key,
-                    f"ranks {pair[0]} and {pair[1]} are on different nodes, where NVLink does not reach; declare them as "
-                    f"one domain with 'nvlink_domain', or put them on one node with 'placement'",
+                    f"ranks {pair[0]} and {pair[1]} are on different nodes, where NVLink does not reach; declare them "
+                    "as one domain with 'nvlink_domain', or put them on one node with 'placement'",
                 )
             seen.setdefault(pair, index)
         named = self.intra_node is not None or self.inter_node is not None or bool(self.links)
@@ -164,11 +172,15 @@ class Cluster(Model):
             overridden = {(min(o.ranks), max(o.ranks)) for o in self.links if len(o.ranks) == 2}
             needed = [near for a, near in enumerate(pairs) if (a, a + 1) not in overridden]
             if self.intra_node is None and (self.inter_node is not None and any(needed)):
-                yield "intra_node", f"missing: ranks share a node ({per_node} per node); name their link, or write 'free'"
+                yield (
+                    "intra_node",
+                    f"missing: ranks share a node ({per_node} per node); name their link, or write 'free'",
+                )
             if self.inter_node is None and self.intra_node is not None and not all(needed):
-                yield "inter_node", (
-                    f"missing: {ranks} ranks at {per_node} per node are on {-(-ranks // per_node)} nodes; name the link "
-                    "between nodes, or write 'free'"
+                yield (
+                    "inter_node",
+                    f"missing: {ranks} ranks at {per_node} per node are on {-(-ranks // per_node)} nodes; name the "
+                    "link between nodes, or write 'free'",
                 )
 
 
@@ -248,7 +260,7 @@ class Topology:
         return Route(link, f"{self.nic(a)} egress", f"{self.nic(b)} ingress")
 
     def replica_route(self, rank: int) -> Route:
-        """Link and ports of gradient sync between a rank and its copies in other pipelines, which sit on other nodes."""
+        """Link and ports of gradient sync between a rank and its copies in other pipelines, on other nodes."""
         link = self.cluster.inter_node or self.cluster.intra_node or FREE
         if not link.has_ports:
             return Route(link, None, None)

@@ -32,9 +32,11 @@ class FormatError(PpsimError):
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """'; did you mean 'x'?' for the nearest of ``choices``, or '' where nothing is near."""
-    near = difflib.get_close_matches(word.lower(), {c.lower(): c for c in choices}, n=1, cutoff=0.6)
-    exact = {c.lower(): c for c in choices}
-    return f"; did you mean '{exact[near[0]]}'?" if near else ""
+    known = {choice.lower(): choice for choice in choices}
+    word = word.lower()
+    longer = sorted((choice for choice in known if word and choice.startswith(word)), key=len)
+    near = longer or difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"; did you mean '{known[near[0]]}'?" if near else ""
 
 
 def printable(text: str) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Strict, Tag
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Strict, Tag
 
 T = TypeVar("T")
 
 
 class Model(BaseModel):
-    """A frozen group of settings that refuses unknown keys; the string under a field is its help and its description."""
+    """A frozen group of settings that refuses unknown keys; the string under a field is its description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
 
@@ -26,8 +26,14 @@ OneOrMore = Annotated[Annotated[T, Tag("<one>")] | Annotated[list[T], Tag("<list
 """A value, or a list of values."""
 
 
-Whole = Annotated[int, Strict()]
-"""A whole number; neither text nor a truth value passes for one."""
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Whole = Annotated[int, BeforeValidator(_whole, json_schema_input_type=int), Strict()]
+"""A whole number, 1e3 among them; neither text nor a truth value passes for one."""
 Flag = Annotated[bool, Strict()]
 """true or false."""
 

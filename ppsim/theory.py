@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Sizes:
     input_grad: Fraction
     weight_grad: Fraction
     latency: Fraction = Fraction(0)
+    pair: Fraction | None = None
+    """Time of a fused pair, where that isn't F + B."""
 
     @property
     def work(self) -> Fraction:
@@ -39,16 +42,17 @@ class Form:
 
     source: str
     bubble: Callable[[Sizes], Fraction | None]
+    work: Callable[[Sizes], Fraction] = attrgetter("work")
 
     def makespan(self, sizes: Sizes) -> Fraction | None:
         """Work plus bubble, in seconds."""
         bubble = self.bubble(sizes)
-        return None if bubble is None else sizes.work + bubble
+        return None if bubble is None else self.work(sizes) + bubble
 
     def bubble_ratio(self, sizes: Sizes) -> Fraction | None:
         """Idle / (ranks x makespan)."""
         bubble = self.bubble(sizes)
-        total = sizes.work + (bubble or 0)
+        total = self.work(sizes) + (bubble or 0)
         return None if bubble is None or not total else bubble / total
 
 
@@ -84,8 +88,74 @@ def _interleaved(s: Sizes) -> Fraction | None:
     return (s.p - 1) * (s.forward + s.backward) + hops * s.latency
 
 
+def _breadth_first(s: Sizes) -> Fraction | None:
+    # A stage's last microbatches hide the way back to the first rank, where there are enough of them.
+    if s.m < s.p or (s.latency and s.v > 1 and (s.m - s.p) * min(s.forward, s.backward) < s.p * s.latency):
+        return None
+    return _gpipe(s)
+
+
+def _zb_1p(s: Sizes) -> Fraction | None:
+    # Whichever lies between a rank's first I and the next one's: F, I, or both less the W that fits in between.
+    if s.m < s.p or (s.latency and s.p > 1):
+        return None
+    return (s.p - 1) * max(s.forward, s.input_grad, s.forward + s.input_grad - s.weight_grad)
+
+
+def _zb_v(s: Sizes) -> Fraction | None:
+    # The fixed turns fit where F <= I and W <= I; what I is longer than F and W together is idle at the end.
+    longest = max(s.forward, s.weight_grad)
+    if s.m < 2 * s.p - 1 or longest > s.input_grad or (s.latency and s.p > 1):
+        return None
+    return (s.p - 1) * max(s.input_grad, 2 * (s.input_grad - s.weight_grad))
+
+
+def _dual_pipe(s: Sizes, half: int) -> Fraction | None:
+    # F&B + B - 3W where F = I; where F > I the order's own backwards are hidden, its forwards are not.
+    if s.input_grad > s.forward or s.pair not in (None, s.forward + s.backward) or (s.latency and half > 1):
+        return None
+    return (half - 1) * (2 * s.forward + max(s.input_grad - s.weight_grad, Fraction(0)))
+
+
+def _dual_pipe_two_way(s: Sizes) -> Fraction | None:
+    return None if s.p % 2 or s.m < 2 * s.p else _dual_pipe(s, s.p // 2)
+
+
+def _dual_pipe_v(s: Sizes) -> Fraction | None:
+    return None if s.m < 2 * s.p else _dual_pipe(s, s.p)
+
+
+def _units(s: Sizes, turn: int) -> Fraction | None:
+    # Between two units of p microbatches only what backward and forward differ by is idle.
+    if s.m % s.p or (s.latency and s.p > 1):
+        return None
+    longer, difference = max(s.forward, s.backward), abs(s.backward - s.forward)
+    return turn * (longer + (s.m // s.p - 1) * difference)
+
+
+def _chimera(s: Sizes) -> Fraction | None:
+    return _units(s, s.p - 2) if s.p % 2 == 0 else None
+
+
+def _hanayo(s: Sizes) -> Fraction | None:
+    return _units(s, 2 * (s.p - 1))
+
+
+def _forward_only(s: Sizes) -> Fraction | None:
+    return (s.p - 1) * (s.forward + s.latency)
+
+
 ONE_AT_A_TIME = Form("model parallelism without pipelining: utilisation 1/p (GPipe, figure 2b)", _one_at_a_time)
 GPIPE = Form("(p-1)(F+B): GPipe, arXiv 1811.06965, section 2.3", _gpipe)
 ONE_F_ONE_B = Form("(p-1)(F+B): Megatron-LM SC'21, arXiv 2104.04473, section 2.2.1", _one_f_one_b)
 EAGER = Form("(p-1)(F+B): as 1F1B; the longer warm-up hides the links' latency", _eager)
 INTERLEAVED = Form("(p-1)(F+B)/v: Megatron-LM SC'21, arXiv 2104.04473, section 2.2.2", _interleaved)
+BREADTH_FIRST = Form("(p-1)(F+B)/v: Lamy-Poirier, arXiv 2211.05953, section 4", _breadth_first)
+SLICES = Form("(p-1)(F+B)/k: Seq1F1B, arXiv 2406.03488, section 3 (k equal slices)", _one_f_one_b_of_slices)
+ZB_1P = Form("(p-1)(F+I-W)/v for W <= F, I: Zero Bubble (ZB-H1), arXiv 2401.10241, table 2", _zb_1p)
+ZB_V = Form("none inside a rank's span for F = I = W: Zero Bubble, arXiv 2401.10241, section 6; (p-1)I before it", _zb_v)
+DUALPIPE = Form("(p/2-1)(F&B+B-3W) for F = I: deepseek-ai/DualPipe, README", _dual_pipe_two_way)
+DUALPIPE_V = Form("(p-1)(F&B+B-3W) for F = I: deepseek-ai/DualPipe, README, for p devices", _dual_pipe_v)
+CHIMERA = Form("(p-2)B in a unit of p microbatches: Chimera, arXiv 2107.06925, table 2", _chimera)
+HANAYO = Form("(p-1)B/waves, B a rank's share, in a unit of p microbatches: Hanayo, arXiv 2308.15762, figure 2", _hanayo)
+FORWARD_ONLY = Form("(p-1)F: pipeline of p equal steps", _forward_only, lambda s: s.m * s.v * s.forward)

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 NEVER = -1
-NS = 1e-9
+PER_SECOND = 10**9
+"""Nanoseconds in a second."""
 SENDS_AND_MOVES = (
     Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B, Kind.EVICT, Kind.LOAD, Kind.REDUCE_GRAD, Kind.UNSHARD,
     Kind.RESHARD,
@@ -66,8 +67,8 @@ class Timeline:
                 "microbatch": plan.microbatch,
                 "kind": [Kind(k).name for k in plan.kind.tolist()],
                 "op": [str(plan.op(i)) for i in range(len(plan))],
-                "start_s": self.start * NS,
-                "end_s": self.end * NS,
+                "start_s": self.start / PER_SECOND,
+                "end_s": self.end / PER_SECOND,
             }
         )
 
@@ -83,10 +84,10 @@ class Timeline:
                 "src": routes.src[transfers.route],
                 "dst": routes.dst[transfers.route],
                 "bytes": routes.bytes[transfers.route],
-                "ready_s": self.ready * NS,
-                "start_s": self.transfer_start * NS,
-                "left_s": self.left * NS,
-                "arrive_s": self.arrive * NS,
+                "ready_s": self.ready / PER_SECOND,
+                "start_s": self.transfer_start / PER_SECOND,
+                "left_s": self.left / PER_SECOND,
+                "arrive_s": self.arrive / PER_SECOND,
                 "egress": names[routes.egress[transfers.route]],
                 "ingress": names[routes.ingress[transfers.route]],
             }

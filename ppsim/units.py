@@ -68,8 +68,8 @@ _NUMBER: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _TEXT: Final = re.compile(rf" *(?P<number>[-+]?{_NUMBER}) *(?P<unit>[^\W\d_]*(?:/[^\W\d_]+)?) *")
 _NOT_FINITE: Final = re.compile(r" *[-+]?\.?(?:nan|inf|infinity)\b.*", re.IGNORECASE)
 _BIT_OR_BYTE: Final = re.compile(r"([kmgt]?)(i?)(?:b|bits?|bytes?)(/s|ps)?", re.IGNORECASE)
-_MAX_TEXT, _MAX_MANTISSA, _MAX_EXPONENT = 100, 40, 30
-"""So that no text makes a number of more than ``_EXACT.prec`` digits, in whatever unit."""
+_MAX_TEXT: Final = 100
+_SMALLEST, _LARGEST = Fraction(1, 10**30), Fraction(10**30)
 _EXACT: Final = Context(prec=90, traps=[Inexact])
 
 
@@ -119,20 +119,20 @@ def parse(text: object, dimension: Dimension) -> Fraction:
     if _DIMENSION_OF[unit] != dimension:
         other = _KINDS[_DIMENSION_OF[unit]].noun
         raise ValueError(f"{given} is {other}, here {due.noun} is due, e.g. '{digits} {due.example}'")
-    value = _decimal(number, given)
+    value = _decimal(number, given, _factor(unit))
     if value < 0:
         raise ValueError(f"{given} is negative; {due.noun} is 0 or more")
-    return value * _factor(unit)
+    return value
 
 
-def _decimal(number: str, given: str) -> Fraction:
-    """The exact value of a decimal number whose form is already checked; refuses absurd sizes before it computes."""
-    mantissa, _, exponent = number.lower().partition("e")
-    if len(mantissa) > _MAX_MANTISSA or len(exponent) > 4 or abs(int(exponent or 0)) > _MAX_EXPONENT:
-        raise ValueError(
-            f"{given} is out of range: at most {_MAX_MANTISSA} digits and exponents up to {_MAX_EXPONENT} either way"
-        )
-    return Fraction(number)
+def _decimal(number: str, given: str, factor: Fraction = Fraction(1)) -> Fraction:
+    """``number``, whose form is already checked, times ``factor``; what is absurdly large is refused uncomputed."""
+    exponent = number.lower().partition("e")[2]
+    if len(exponent) <= 4 and abs(int(exponent or 0)) <= 99:
+        value = Fraction(number) * factor
+        if not value or _SMALLEST <= abs(value) <= _LARGEST:
+            return value
+    raise ValueError(f"{given} is out of range (1e-30 to 1e30 in SI units)")
 
 
 def _unit_meant(unit: str, dimension: Dimension) -> str:
@@ -149,8 +149,8 @@ def _unit_meant(unit: str, dimension: Dimension) -> str:
 def show(value: Fraction, dimension: Dimension) -> str:
     """The shortest readable text for an SI ``value``: '10 ms', '56 MiB', '25 GB/s'.
 
-    ``parse`` gives exactly ``value`` back where it is a decimal number of some unit; else the text is rounded to six
-    significant digits.
+    ``parse`` gives exactly ``value`` back where it is a decimal number of some unit (in at most a hundred characters);
+    else the text is rounded to six significant digits.
     """
     units = _KINDS[dimension].shown
     return _shortest(value, units) or _scaled(value, units)[0]
@@ -174,7 +174,7 @@ def both_forms(value: Fraction, dimension: Dimension) -> str:
 
 
 def _shortest(value: Fraction, units: Iterable[str]) -> str | None:
-    """``value`` in the unit that gives the shortest text, if it is a decimal number of any."""
+    """``value`` in the unit that gives the shortest text, if it is a decimal number of any (that ``parse`` reads)."""
     texts: list[tuple[int, str]] = []
     for unit in units:
         count = value / _factor(unit)
@@ -184,7 +184,8 @@ def _shortest(value: Fraction, units: Iterable[str]) -> str | None:
             continue
         # Three characters more make '13.625 GB/s' read better than '13625 MB/s', and '1.5 s' than '1500 ms'.
         texts.append((len(number) + len(unit) + (0 if 1 <= count < 1000 or not count else 3), f"{number} {unit}"))
-    return min(texts, key=lambda text: text[0])[1] if texts else None
+    shortest = min(texts, key=lambda text: text[0], default=(0, ""))[1]
+    return shortest if 0 < len(shortest) <= _MAX_TEXT else None
 
 
 def _scaled(value: Fraction, units: Iterable[str]) -> tuple[str, bool]:
@@ -228,7 +229,7 @@ def parse_factor(number: object) -> Fraction:
     else:
         real = isinstance(number, Real | Decimal) and not isinstance(number, bool)
         text = str(number).strip(" ") if real or isinstance(number, str) else ""
-        if not re.fullmatch(rf"[-+]?{_NUMBER}", text):
+        if len(text) > _MAX_TEXT or not re.fullmatch(rf"[-+]?{_NUMBER}", text):
             raise ValueError(f"{shown(number)}, where a plain number above 0 is due, e.g. 0.8")
         value = _decimal(text, shown(number))
     if value <= 0:

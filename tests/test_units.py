@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -120,14 +120,16 @@ WRONG: list[tuple[Dimension, object, str]] = [
     ("time", "9**9**9 s", "'9**9**9 s' is not a number followed by a unit, e.g. '10 ms'"),
     ("time", "1 s\n", r"'1 s\n' is not a number followed by a unit, e.g. '10 ms'"),
     ("time", "1 \x1b[31m", r"'1 \x1b[31m' is not a number followed by a unit, e.g. '10 ms'"),
-    ("time", "1e31 s", "'1e31 s' is out of range: at most 40 digits and exponents up to 30 either way"),
-    ("time", "1e-999999999 s", "'1e-999999999 s' is out of range: at most 40 digits and exponents up to 30 either way"),
+    ("time", "1e27 h", "'1e27 h' is out of range (1e-30 to 1e30 in SI units)"),
+    ("size", "1e-31 B", "'1e-31 B' is out of range (1e-30 to 1e30 in SI units)"),
+    ("time", "1e31 s", "'1e31 s' is out of range (1e-30 to 1e30 in SI units)"),
+    ("time", "1e-999999999 s", "'1e-999999999 s' is out of range (1e-30 to 1e30 in SI units)"),
 ]
 
 
 @pytest.mark.parametrize(("dimension", "text", "message"), WRONG)
 def test_wrong_text_is_answered(dimension: Dimension, text: object, message: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole message is compared
+    with pytest.raises(ValueError) as caught:
         parse(text, dimension)
     assert str(caught.value) == message
 
@@ -136,9 +138,9 @@ def test_absurd_numbers_are_refused_at_once() -> None:
     """A number with 10^9 digits would take minutes and gigabytes; its refusal takes neither."""
     begin = time.perf_counter()
     for text in ("1e999999999 s", "1e-999999999 s", "9" * 10**6 + " s", "1e" + "9" * 50 + " s"):
-        with pytest.raises(ValueError, match="out of range|not a number"):
+        with pytest.raises(ValueError, match=r"out of range|not a number"):
             parse(text, "time")
-        with pytest.raises(ValueError, match="out of range"):
+        with pytest.raises(ValueError, match=r"out of range|a plain number above 0 is due"):
             parse_factor(text.removesuffix(" s"))
     assert time.perf_counter() - begin < 1
 
@@ -148,7 +150,7 @@ def test_a_fraction_is_si_already() -> None:
 
 
 def test_numpy_numbers_are_bare_numbers_too() -> None:
-    with pytest.raises(ValueError, match="^10 is a bare number"):
+    with pytest.raises(ValueError, match=r"^10 is a bare number"):
         parse(np.int64(10), "time")
 
 
@@ -203,7 +205,10 @@ UNITS: list[tuple[Dimension, str]] = [
 @given(NUMBERS, st.sampled_from(UNITS))
 def test_what_is_shown_reads_back_exactly(number: str, unit: tuple[Dimension, str]) -> None:
     dimension, name = unit
-    value = parse(f"{number} {name}", dimension)
+    try:
+        value = parse(f"{number} {name}", dimension)
+    except ValueError:
+        reject()  # out of range
     assert parse(show(value, dimension), dimension) == value
 
 
@@ -263,7 +268,7 @@ def test_a_factor_is_its_decimal_text(number: object, value: Fraction) -> None:
     ],
 )
 def test_wrong_factors(number: object, message: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 - the whole message is compared
+    with pytest.raises(ValueError) as caught:
         parse_factor(number)
     assert str(caught.value) == message
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, GetCoreSchemaHandler, GetJsonSchemaHandler, SerializeAsAny, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
@@ -112,6 +121,19 @@ class Experiment(Model):
         """The micro-batch size over the one at which the costs were measured."""
         size, measured = self.pipeline.micro_batch_size, self.costs.micro_batch_size
         return Fraction(size, measured) if size is not None and measured is not None else Fraction(1)
+
+    def files(self) -> list[tuple[Path, str]]:
+        """The files that the config names, and the name under which a run keeps a copy."""
+        return [(path, path.name) for path in self.schedule.files()]
+
+    @property
+    def samples_per_step(self) -> int | None:
+        """Samples of one step, over all replicas; None where the micro-batch size isn't known."""
+        pipeline = self.pipeline
+        if pipeline.global_batch is not None:
+            return pipeline.global_batch
+        size = pipeline.micro_batch_size
+        return None if size is None else size * pipeline.microbatches * pipeline.data_parallel
 
     def topology(self) -> Topology:
         """The cluster with this pipeline's ranks on it."""

@@ -42,7 +42,7 @@ class Pipeline(Model):
     """Samples per microbatch."""
     grad_bucket: Size = Fraction(40_000_000)
     """Gradients are summed in buckets of this size."""
-    batch_sync: Stages = []
+    batch_sync: Stages = Field([])
     """Stages with batch normalisation over the whole batch: the next stage waits for all their forwards."""
 
     def problems(self, stages: int) -> Iterator[tuple[str, str]]:

@@ -60,7 +60,8 @@ PRESETS: dict[str, dict[str, Setting]] = {
 def _expand(value: object) -> object:
     if isinstance(value, str):
         if value not in PRESETS:
-            raise ValueError(f"unknown preset '{value}'{did_you_mean(value, PRESETS)} known: {', '.join(PRESETS)}")
+            hint = did_you_mean(value, PRESETS) or ";"
+            raise ValueError(f"unknown preset '{value}'{hint} known: {', '.join(PRESETS)}")
         value = {"preset": value}
     if isinstance(value, dict):
         preset = PRESETS.get(str(value.get("preset", "ideal")), {})
@@ -68,5 +69,7 @@ def _expand(value: object) -> object:
     return value
 
 
-RuntimeField = Annotated[Runtime, BeforeValidator(_expand)]
+RuntimeField = Annotated[
+    Runtime, BeforeValidator(_expand, json_schema_input_type=Literal["ideal", "pytorch", "megatron"] | Runtime)
+]
 """A Runtime, a preset's name, or a mapping over a preset."""

@@ -178,13 +178,22 @@ def _assign(node: Node, keys: Sequence[str], new: Node, path: str) -> Node:
 
 
 class _Representer(RoundTripRepresenter):
-    """Writes every value out in full, and null as a word."""
+    """Writes every value out in full, null as a word, and what can't be printed by its escape."""
 
-    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
+    def represent_none(self, data: None) -> Any:
+        return self.represent_scalar("tag:yaml.org,2002:null", "null")
 
-_Representer.add_representer(type(None), lambda writer, _: writer.represent_scalar("tag:yaml.org,2002:null", "null"))
+    def represent_str(self, data: str) -> Any:
+        # ruamel leaves '?x' in a flow list unquoted, where it would read back as a key.
+        quote = "'" if data.startswith("?") else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=quote if data.isprintable() else '"')
+
+
+_Representer.add_representer(type(None), _Representer.represent_none)
+_Representer.add_representer(str, _Representer.represent_str)
 
 
 def dump(data: Mapping[str, Any], comments: Mapping[tuple[str | int, ...], str] | None = None) -> str:

@@ -47,7 +47,7 @@ class GivenCosts(Model):
     activation: OneOrMore[Size] = Fraction(0)
     """What a forward keeps for its backward, per microbatch."""
     held_for_weight_grad: OneOrMore[Size] | None = None
-    """What the input-gradient half leaves to its weight-gradient half, its incoming gradient included (default: all)."""
+    """What the input-gradient half leaves to the weight-gradient half, its incoming gradient included (default: all)."""
     stage_input: OneOrMore[Size] | None = None
     """What a recomputed forward keeps (default: its incoming message, never more than the activation)."""
     message: OneOrMore[Message] = Fraction(0)
@@ -118,13 +118,9 @@ class GivenCosts(Model):
                 )
                 break
         if self.backward is not None and self.input_grad is not None:
-            whole = self._per_stage_unscaled("backward", costs.stages)
-            halves = zip(
-                self._per_stage_unscaled("input_grad", costs.stages),
-                self._per_stage_unscaled("weight_grad", costs.stages),
-                strict=True,
-            )
-            for value, (i, w) in zip(whole, halves, strict=True):
+            given = [_listed(getattr(self, key)) for key in ("backward", "input_grad", "weight_grad")]
+            length = max(map(len, given))
+            for value, i, w in zip(*(v * length if len(v) == 1 else v for v in given), strict=True):
                 if value != i + w:
                     yield (
                         "backward",
@@ -132,10 +128,6 @@ class GivenCosts(Model):
                         "leave 'backward' out, it is their sum",
                     )
                     break
-
-    def _per_stage_unscaled(self, key: str, stages: int) -> list[Fraction]:
-        value = getattr(self, key)
-        return value if isinstance(value, list) else [value]
 
     def stage_costs(self, placement: Placement, scale: Fraction = ONE) -> StageCosts:
         """Costs per stage; ``scale`` is the micro-batch size over the one they were measured at."""
@@ -158,7 +150,7 @@ class GivenCosts(Model):
         input_grad = spread(self.input_grad, share * scale, half)
         weight_grad = spread(self.weight_grad, share * scale, half)
         activation = spread(self.activation, share * scale)
-        message = spread(self.message, scale)
+        message = spread(self.message, scale)  # type: ignore[arg-type]  # its shapes are sizes by now
         incoming = (message[0], *message[:-1])
         weights = spread(self.weights, share)
         return StageCosts(
@@ -181,3 +173,7 @@ class GivenCosts(Model):
             atomic_pairs=self.pair == "atomic",
             halves_assumed=halves_assumed,
         )
+
+
+def _listed(value: Fraction | list[Fraction]) -> list[Fraction]:
+    return value if isinstance(value, list) else [value]

@@ -8,23 +8,25 @@ Transfers are numbered by their issuers' rows, so that (ready time, number) is t
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
 from collections.abc import Generator, Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import Any
 
 import numpy as np
 import simpy
-from simpy.events import Event
+from simpy.events import Event, EventPriority
 
 from ppsim.engine.deadlock import explain
-from ppsim.plan.table import Plan
+from ppsim.ops import NONE
+from ppsim.plan.table import Plan, Routes
 from ppsim.timeline import NEVER, Timeline, finished
 
-LAST = 2
+LAST = EventPriority(2)
 """SimPy's own priorities are 0 and 1: an event of this one is the last of its instant."""
 
 Process = Generator[Event, Any, None]
+Times = list[int | float]
+"""Moments on SimPy's clock; ours are whole nanoseconds."""
 
 
 def run(plan: Plan) -> Timeline:
@@ -37,26 +39,25 @@ class _Run:
 
     def __init__(self, plan: Plan) -> None:
         n, t = len(plan), len(plan.transfers)
-        self.plan, self.n, self.t = plan, n, t
+        self.plan, self.n, self.t, self.events = plan, n, t, plan.events.count
         self.env = simpy.Environment()
         self.duration: list[int] = plan.duration.tolist()
         needs = (plan.start_needs, plan.end_needs, plan.transfers.needs)
         self.pending: list[int] = np.concatenate([table.counts for table in needs]).tolist()
-        self.waiting = _waiting(
-            np.concatenate([table.event for table in needs]),
-            np.concatenate([table.owner + base for table, base in zip(needs, (0, n, 2 * n), strict=True)]),
-        )
+        event = np.concatenate([table.event for table in needs])
+        thing = np.concatenate([table.owner + base for table, base in zip(needs, (0, n, 2 * n), strict=True)])
+        self.waiting: list[int] = thing[np.argsort(event, kind="stable")].tolist()
+        """What waits for event 0, then what waits for event 1, …; event e's part begins at ``first[e]``."""
+        self.first: list[int] = np.cumsum(np.bincount(event + 1, minlength=self.events + 1)).tolist()
         self.gates: dict[int, Event] = {}
-        self.start = [NEVER] * n
-        self.end = [NEVER] * n
-        self.ready = [NEVER] * t
-        self.transfer_start = [NEVER] * t
-        route = plan.transfers.route
-        self.occupancy: list[int] = plan.routes.occupancy[route].tolist()
-        self.latency: list[int] = plan.routes.latency[route].tolist()
-        self.egress: list[int] = plan.routes.egress[route].tolist()
-        self.ingress: list[int] = plan.routes.ingress[route].tolist()
-        self.ports = _Ports(self, len(plan.ports))
+        self.start: Times = [NEVER] * n
+        self.end: Times = [NEVER] * n
+        self.ready: Times = [NEVER] * t
+        self.transfer_start: Times = [NEVER] * t
+        self.route: list[int] = plan.transfers.route.tolist()
+        self.occupancy: list[int] = plan.routes.occupancy.tolist()
+        self.latency: list[int] = plan.routes.latency.tolist()
+        self.ports = _Ports(self, plan.routes, len(plan.ports))
 
     def timeline(self) -> Timeline:
         """Run to the end."""
@@ -64,7 +65,8 @@ class _Run:
             self.env.process(self.rank(self.plan.rows(rank)))
         for transfer in range(self.t):
             if not self.pending[2 * self.n + transfer]:
-                self.send(transfer)
+                for event in self.send(transfer):
+                    self.fire(event)
         self.env.run()
         columns = [np.array(c, np.int64) for c in (self.start, self.end, self.ready, self.transfer_start)]
         if NEVER in self.end or NEVER in self.transfer_start:
@@ -73,21 +75,19 @@ class _Run:
 
     def rank(self, rows: Iterable[int]) -> Process:
         """One op after the other, each as soon as its needs are met."""
-        env, n, pending, waiting, fire = self.env, self.n, self.pending, self.waiting, self.fire
+        env, n, pending, fire = self.env, self.n, self.pending, self.fire
         start, end, duration, timeout = self.start, self.end, self.duration, self.env.timeout
         for op in rows:
             if pending[op]:
                 yield self.gate(op)
             start[op] = env.now
-            if op in waiting:
-                fire(op)
+            fire(op)
             if duration[op]:
                 yield timeout(duration[op])
             if pending[n + op]:
                 yield self.gate(n + op)
             end[op] = env.now
-            if n + op in waiting:
-                fire(n + op)
+            fire(n + op)
 
     def gate(self, thing: int) -> Event:
         """The event that a rank waits for until the thing's needs are met."""
@@ -96,123 +96,106 @@ class _Run:
 
     def fire(self, event: int) -> None:
         """An event of the plan happens: whoever waits for it has one need less."""
-        pending, last = self.pending, 2 * self.n
-        for thing in self.waiting[event]:
-            pending[thing] -= 1
-            if pending[thing]:
-                continue
-            if thing >= last:
-                self.send(thing - last)
-            elif thing in self.gates:
-                self.gates.pop(thing).succeed()
+        pending, waiting, first, last = self.pending, self.waiting, self.first, 2 * self.n
+        happening = [event]
+        for event in happening:  # it grows while it is walked: no recursion, however long a chain of transfers is
+            for thing in waiting[first[event] : first[event + 1]]:
+                pending[thing] -= 1
+                if pending[thing]:
+                    continue
+                if thing >= last:
+                    happening += self.send(thing - last)
+                elif thing in self.gates:
+                    self.gates.pop(thing).succeed()
 
-    def send(self, transfer: int) -> None:
-        """A transfer is ready: it queues for its ports, or starts where it has none."""
+    def send(self, transfer: int) -> Iterable[int]:
+        """A transfer is ready: it queues for its ports, or starts; returns the events that happen at once."""
+        route = self.route[transfer]
         self.ready[transfer] = self.env.now
-        if self.egress[transfer] >= 0:
-            self.ports.queue(transfer)
-        elif self.occupancy[transfer] or self.latency[transfer]:
+        if lane := self.ports.lanes[route]:
+            self.ports.queue(lane, transfer)
+        elif self.occupancy[route] or self.latency[route]:
             self.env.process(self.carry(transfer))
         else:
             self.transfer_start[transfer] = self.env.now
-            self.reach(2 * self.n + transfer)
-            self.reach(2 * self.n + self.t + transfer)
-            self.reach(2 * self.n + 2 * self.t + transfer)
+            return range(2 * self.n + transfer, self.events, self.t)
+        return ()
 
     def carry(self, transfer: int) -> Process:
         """A transfer on its way: it holds its ports for its occupancy, and arrives its latency later."""
+        route, event = self.route[transfer], 2 * self.n + transfer
         self.transfer_start[transfer] = self.env.now
-        self.reach(2 * self.n + transfer)
-        if self.occupancy[transfer]:
-            yield self.env.timeout(self.occupancy[transfer])
-        if self.egress[transfer] >= 0:
-            self.ports.free(transfer)
-        self.reach(2 * self.n + self.t + transfer)
-        if self.latency[transfer]:
-            yield self.env.timeout(self.latency[transfer])
-        self.reach(2 * self.n + 2 * self.t + transfer)
+        self.fire(event)
+        if self.occupancy[route]:
+            yield self.env.timeout(self.occupancy[route])
+        if lane := self.ports.lanes[route]:
+            self.ports.free(lane)
+        self.fire(event + self.t)
+        if self.latency[route]:
+            yield self.env.timeout(self.latency[route])
+        self.fire(event + 2 * self.t)
 
-    def reach(self, event: int) -> None:
-        """Fire an event if anything waits for it."""
-        if event in self.waiting:
-            self.fire(event)
+
+class _Lane:
+    """A pair of ports, and the transfers that wait for both: a heap of (ready time, transfer)."""
+
+    def __init__(self, egress: int, ingress: int) -> None:
+        self.ports = (egress, ingress)
+        self.waiting: list[tuple[int | float, int]] = []
+
+    def first(self) -> tuple[int | float, int]:
+        """Whose turn it is on this lane."""
+        return self.waiting[0]
 
 
 class _Ports:
-    """Ports, each with its queue of (ready time, transfer); granted in sets when the instant settles."""
+    """Ports and the lanes between them; granted in sets when the instant settles."""
 
-    def __init__(self, run: _Run, count: int) -> None:
+    def __init__(self, run: _Run, routes: Routes, ports: int) -> None:
         self.run = run
-        self.taken = [False] * count
-        self.queues: list[list[tuple[int, int]]] = [[] for _ in range(count)]
-        self.touched: set[int] = set()
-        self.settling = False
+        pairs = list(zip(routes.egress.tolist(), routes.ingress.tolist(), strict=True))
+        lanes = {pair: _Lane(*pair) for pair in pairs if pair[0] != NONE}
+        self.lanes = [lanes.get(pair) for pair in pairs]
+        """The lane of each route; None where it has no ports."""
+        self.lanes_at: list[list[_Lane]] = [[] for _ in range(ports)]
+        for lane in lanes.values():
+            for port in lane.ports:
+                self.lanes_at[port].append(lane)
+        self.taken = [False] * ports
+        self.touched: set[_Lane] = set()
 
-    def queue(self, transfer: int) -> None:
+    def queue(self, lane: _Lane, transfer: int) -> None:
         """Let a transfer wait for its two ports."""
-        key = (self.run.ready[transfer], transfer)
-        for port in (self.run.egress[transfer], self.run.ingress[transfer]):
-            insort(self.queues[port], key)
-        self.touch(self.run.egress[transfer])
+        heappush(lane.waiting, (self.run.ready[transfer], transfer))
+        self.touch(lane)
 
-    def free(self, transfer: int) -> None:
+    def free(self, lane: _Lane) -> None:
         """A transfer has left its ports."""
-        for port in (self.run.egress[transfer], self.run.ingress[transfer]):
+        for port in lane.ports:
             self.taken[port] = False
-            self.touch(port)
+            for other in self.lanes_at[port]:
+                if other.waiting:
+                    self.touch(other)
 
-    def touch(self, port: int) -> None:
-        """Look at a port again when the instant settles."""
-        if not self.queues[port]:
-            return
-        self.touched.add(port)
-        if not self.settling:
-            self.settling = True
+    def touch(self, lane: _Lane) -> None:
+        """Look at a lane again when the instant settles."""
+        if not self.touched:
             settle = Event(self.run.env)
             settle.callbacks = [self.settle]
             settle._ok, settle._value = True, None
             self.run.env.schedule(settle, priority=LAST)
+        self.touched.add(lane)
 
-    def settle(self, _: Event) -> None:
+    def settle(self, _event: Event) -> None:
         """One pass over the waiting transfers in their order; each starts if both its ports are free.
 
-        Ports are only taken during a pass, so that the next to start is the least of the touched ports' first choices.
+        Ports are only taken during a pass, so that at most the first of a lane can start.
         """
-        self.settling = False
-        choices = [choice for port in self.touched if (choice := self.choice(port))]
+        lanes = sorted(self.touched, key=_Lane.first)
         self.touched.clear()
-        heapify(choices)
-        while choices:
-            key, port = heappop(choices)
-            transfer = key[1]
-            egress, ingress = self.run.egress[transfer], self.run.ingress[transfer]
-            if self.taken[egress] or self.taken[ingress]:
-                if following := self.choice(port):
-                    heappush(choices, following)
-                continue
-            for used in (egress, ingress):
-                self.taken[used] = True
-                queue = self.queues[used]
-                del queue[bisect_left(queue, key)]
-            self.run.env.process(self.run.carry(transfer))
-
-    def choice(self, port: int) -> tuple[tuple[int, int], int] | None:
-        """The first transfer in a free port's queue whose other port is free, too."""
-        if self.taken[port]:
-            return None
-        egress, ingress, taken = self.run.egress, self.run.ingress, self.taken
-        for key in self.queues[port]:
-            if not taken[egress[key[1]]] and not taken[ingress[key[1]]]:
-                return key, port
-        return None
-
-
-def _waiting(events: np.ndarray, things: np.ndarray) -> dict[int, list[int]]:
-    """For each event the things that wait for it."""
-    waiting: dict[int, list[int]] = {}
-    for event, thing in zip(events.tolist(), things.tolist(), strict=True):
-        if event in waiting:
-            waiting[event].append(thing)
-        else:
-            waiting[event] = [thing]
-    return waiting
+        for lane in lanes:
+            egress, ingress = lane.ports
+            if not self.taken[egress] and not self.taken[ingress]:
+                self.taken[egress] = self.taken[ingress] = True
+                _, transfer = heappop(lane.waiting)
+                self.run.env.process(self.run.carry(transfer))

@@ -7,7 +7,7 @@ import numpy as np
 from ppsim.metrics.base import Run, metric
 from ppsim.ops import Kind
 from ppsim.plan.table import Longs
-from ppsim.timeline import NS, SENDS_AND_MOVES
+from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 
 def busy(run: Run) -> Longs:
@@ -21,7 +21,8 @@ def busy(run: Run) -> Longs:
 def per_rank(values: Longs, offsets: Longs) -> Longs:
     """Sums of a column over each rank's rows."""
     total = np.concatenate([[0], np.cumsum(values)])
-    return total[offsets[1:]] - total[offsets[:-1]]
+    sums: Longs = total[offsets[1:]] - total[offsets[:-1]]
+    return sums
 
 
 def recompute(run: Run) -> Longs:
@@ -52,7 +53,7 @@ def idle(run: Run) -> Longs:
 @metric("makespan_s", unit="s", definition="end of the last op and arrival of the last transfer")
 def makespan_s(run: Run) -> float:
     """Length of the whole run."""
-    return run.timeline.makespan * NS
+    return run.timeline.makespan / PER_SECOND
 
 
 @metric("bubble_ratio", unit="1", definition="idle / (ranks x makespan)")
@@ -71,4 +72,4 @@ def bubble_overhead(run: Run) -> float | None:
 @metric("max_span_s", unit="s", definition="largest over ranks of last end - first start")
 def max_span_s(run: Run) -> float:
     """What the zero-bubble papers quote as the length of a step."""
-    return int(run.once(span).max(initial=0)) * NS
+    return int(run.once(span).max(initial=0)) / PER_SECOND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
 from ppsim.errors import Notice
@@ -19,13 +20,14 @@ from ppsim.units import to_bytes
 def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Schedule) -> Plan:
     """Orders + StageCosts + Cluster -> Plan; the orders are legal (see ``check``)."""
     topology = experiment.topology()
-    weights = Weights(experiment, problem.microbatches)
+    weights = Weights(experiment, problem)
     rows = build_rows(with_recompute(orders, problem, experiment), problem, experiment, schedule.asynchronous)
     duration = durations(rows, problem, experiment, topology, weights)
 
     atomic = problem.costs.atomic_pairs
     paired = rows.group != NONE
-    head = np.flatnonzero(paired[:-1] & paired[1:] & (rows.group[:-1] == rows.group[1:])) if atomic else np.empty(0, int)
+    same = paired[:-1] & paired[1:] & (rows.group[:-1] == rows.group[1:])
+    head = np.flatnonzero(same) if atomic else np.empty(0, np.int64)
     if len(head):
         together = fused_durations(rows, head, problem, experiment, topology, weights)
         duration[head] = duration[head] + duration[head + 1] if together is None else together
@@ -64,15 +66,15 @@ def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Sc
     )
 
 
-def _notices(kind: np.ndarray, problem: Problem) -> list[Notice]:
+def _notices(kind: NDArray[np.int8], problem: Problem) -> list[Notice]:
     halves = bool(np.any((kind == Kind.I) | (kind == Kind.W)))
     if halves and problem.costs.halves_assumed:
         return [
             Notice(
                 "halves_assumed",
                 "costs.backward",
-                "the order splits the backward, the costs don't: each half is taken as half of it; give input_grad: and "
-                "weight_grad:",
+                "the order splits the backward, the costs don't: each half is taken as half of it; give input_grad: "
+                "and weight_grad:",
             )
         ]
     return []

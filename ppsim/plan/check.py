@@ -15,7 +15,7 @@ SHOWN = 20
 
 
 def check(orders: Orders, problem: Problem, label: str = "schedule") -> None:
-    """Raise ScheduleError unless the orders are a legal schedule of the problem; deadlocks are the engine's business."""
+    """Raise ScheduleError unless the orders are a legal schedule; deadlocks are the engine's business."""
     found = list(_Checker(orders, problem).mistakes())
     if found:
         more = [f"{label}: and {len(found) - SHOWN} more"] if len(found) > SHOWN else []

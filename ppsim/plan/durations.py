@@ -20,25 +20,27 @@ ONE = Fraction(1)
 
 
 class Weights:
-    """Microbatch weights as a few distinct values and which of them each microbatch has."""
+    """Weights of microbatches (or of their slices) as a few distinct values and which of them each has."""
 
-    def __init__(self, experiment: Experiment, microbatches: int) -> None:
+    def __init__(self, experiment: Experiment, problem: Problem) -> None:
         given = experiment.pipeline.microbatch_weights or [ONE]
-        self.distinct = sorted(set(given))
-        place = {weight: index for index, weight in enumerate(self.distinct)}
-        self._index = np.array([place[weight] for weight in given], np.int64)
-        self._uniform = experiment.pipeline.microbatch_weights is None
-        self._microbatches = microbatches
+        parts = len(problem.slices)
+        pairs = [(w * parts * s.time, w * parts * s.length) for w in given for s in problem.slices]
+        distinct = sorted(set(pairs))
+        self.distinct = [time for time, _ in distinct]
+        self._lengths = [length for _, length in distinct]
+        place = {pair: index for index, pair in enumerate(distinct)}
+        self._index = np.array([place[pair] for pair in pairs], np.int64)
 
     def index(self, microbatch: NDArray[np.signedinteger]) -> Longs:
         """Which distinct weight each row has; rows without a microbatch have weight 1 or whatever comes first."""
-        if self._uniform:
+        if len(self.distinct) == 1:
             return np.zeros(len(microbatch), np.int64)
-        return self._index[np.where(microbatch == NONE, 0, microbatch % self._microbatches)]
+        return self._index[np.where(microbatch == NONE, 0, microbatch % len(self._index))]
 
     def scaled(self, values: tuple[Fraction, ...]) -> Longs:
         """Bytes of each stage's value for each distinct weight: shape (stages, weights)."""
-        return np.array([[to_bytes(value * weight) for weight in self.distinct] for value in values], np.int64)
+        return np.array([[to_bytes(value * length) for length in self._lengths] for value in values], np.int64)
 
 
 def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights) -> Longs:

@@ -60,7 +60,7 @@ def with_recompute(orders: Orders, problem: Problem, experiment: Experiment) -> 
     table = orders.table
     recomputed = np.array([mode != "none" for mode in modes])[table.stage]
     spared = np.array([mode == "except_last" for mode in modes])[table.stage]
-    last = table.microbatch % problem.microbatches == problem.microbatches - 1
+    last = table.microbatch % problem.microbatches >= problem.microbatches - len(problem.slices)
     wanted = ((table.kind == Kind.B) | (table.kind == Kind.I)) & recomputed & ~(spared & last)
     rows = np.flatnonzero(wanted)
     fused = table.group[rows] != NONE

@@ -101,7 +101,8 @@ class Needs:
 
     def of(self, thing: int) -> list[int]:
         """The events that one thing waits for."""
-        return self.event[int(self.ptr[thing]) : int(self.ptr[thing + 1])].tolist()
+        events: list[int] = self.event[int(self.ptr[thing]) : int(self.ptr[thing + 1])].tolist()
+        return events
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
+from ppsim.ops import MOVES
 from ppsim.plan.needs import NeedsBuilder
 from ppsim.plan.rows import Rows
 from ppsim.plan.table import Events, Ints, Longs
@@ -71,14 +73,28 @@ class Wiring:
         known = (self.rows.rank[things] == self.rows.rank[awaited]) & (awaited < things)
         self.starts.add(things[~known], self.events.end(awaited[~known]))
 
+    @cached_property
+    def _up_to(self) -> Index:
+        """For each row, itself or the last row before it that isn't a move; -1 where there is none."""
+        rows = np.arange(len(self.rows))
+        return np.maximum.accumulate(np.where(np.isin(self.rows.kind, MOVES), -1, rows))
+
+    @cached_property
+    def _from(self) -> Index:
+        """For each row, itself or the first row after it that isn't a move; the number of rows where there is none."""
+        n = len(self.rows)
+        rows = np.where(np.isin(self.rows.kind, MOVES), n, np.arange(n))
+        return np.append(np.minimum.accumulate(rows[::-1])[::-1], n)
+
     def previous(self, rows: Index) -> Index:
-        """The row before each on its rank, -1 for a rank's first."""
-        return np.where(rows > self.rows.offsets[self.rows.rank[rows]], rows - 1, -1)
+        """The row before each on its rank that isn't a move, -1 where there is none."""
+        before = np.where(rows > 0, self._up_to[np.maximum(rows - 1, 0)], -1)
+        return np.where(before >= self.rows.offsets[self.rows.rank[rows]], before, -1)
 
     def following(self, rows: Index) -> Index:
-        """The first row after each (after its pair) on its rank, -1 for a rank's last."""
-        after = rows + 1
-        inside = after < self.rows.offsets[self.rows.rank[rows] + 1]
-        second = inside & (self.head[np.minimum(after, len(self.rows) - 1)] < after)
-        after = after + second
+        """The first row after each (after its pair) on its rank that isn't a move, -1 where there is none."""
+        n = len(self.rows)
+        after = self._from[rows + 1]
+        second = (after < n) & (self.head[np.minimum(after, n - 1)] < after)
+        after = np.where(second, self._from[np.minimum(after + 1, n)], after)
         return np.where(after < self.rows.offsets[self.rows.rank[rows] + 1], after, -1)

@@ -1,0 +1,10 @@
+"""Pictures of a run: functions that take a Result and return Axes. Matplotlib is imported only here, when one is drawn.
+
+Figures are made by matplotlib's object interface: pyplot knows nothing of them, and nothing has to be closed.
+"""
+
+from ppsim.plot.gantt_chart import gantt
+from ppsim.plot.memory_chart import memory
+from ppsim.plot.style import save
+
+__all__ = ["gantt", "memory", "save"]

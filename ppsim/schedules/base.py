@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from fractions import Fraction
+from pathlib import Path
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,13 @@ from ppsim.errors import Notice
 from ppsim.model import Model
 from ppsim.ops import Kind, Ops, Orders, ops
 from ppsim.placement import Placement, loop
+
+
+class Slice(NamedTuple):
+    """A part of a microbatch: its share of the length (activations, messages) and of the time."""
+
+    length: Fraction = Fraction(1)
+    time: Fraction = Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -28,6 +37,8 @@ class Problem:
     steps: int = 1
     stream: bool = False
     """The orders hold the whole stream of ``steps * microbatches`` minibatches (an asynchronous schedule)."""
+    slices: tuple[Slice, ...] = (Slice(),)
+    """Where microbatches are cut, ``microbatches`` counts the slices of all, and ``costs`` are a mean slice's."""
 
     @property
     def stages(self) -> int:
@@ -88,6 +99,10 @@ class Schedule(Model):
         """Which stages each rank holds."""
         return loop(ranks)
 
+    def cut(self) -> tuple[Slice, ...]:
+        """What each microbatch is cut into; an op's number is then microbatch * slices + slice."""
+        return (Slice(),)
+
     def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
         """What makes these sizes illegal: (key, message with the rule, the value and the nearest legal one)."""
         return iter(())
@@ -95,6 +110,14 @@ class Schedule(Model):
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """What is legal but costs something."""
         return iter(())
+
+    def files(self) -> list[Path]:
+        """The files that the schedule is read from."""
+        return []
+
+    def deadlock_hint(self, problem: Problem) -> str | None:
+        """What, among the schedule's settings, is known to make its order deadlock for these sizes."""
+        return None
 
     def theory(self) -> theory.Form | None:
         """The closed form that holds for this schedule with equal stages, or None."""

@@ -11,11 +11,11 @@ from pydantic import Field
 
 from ppsim import theory
 from ppsim.errors import Notice
-from ppsim.model import Whole
-from ppsim.ops import Kind, Ops, Orders, alternate, concat, ops
+from ppsim.model import Flag, Whole
+from ppsim.ops import Kind, Ops, Orders, alternate, concat, fuse, ops
+from ppsim.placement import Placement, loop
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
-from ppsim.placement import Placement, loop
 
 Index = NDArray[np.int64]
 
@@ -41,17 +41,17 @@ def group_table(microbatches: int, chunks: int, group: int) -> tuple[Index, Inde
     return inside // sizes, np.repeat(first, per_group) + inside % sizes
 
 
-class Interleaved1F1B(Schedule):
-    """1F1B over ``virtual_stages`` chunks per rank: v times smaller bubble, v times as many messages.
+class Grouped(Schedule):
+    """What schedules over ``virtual_stages`` chunks per rank share, whose ops go in groups of microbatches."""
 
-    Source: Narayanan et al. 2021 (Megatron-LM), arXiv 2104.04473, section 2.2.2 and figure 4.
-    """
-
-    name: Literal["interleaved_1f1b"] = "interleaved_1f1b"
     virtual_stages: Whole = Field(2, ge=1)
     """Stages per rank (v)."""
     group: Whole | None = Field(None, ge=1)
     """Microbatches that a chunk runs before the next chunk does (default: the smallest that costs nothing)."""
+
+    def group_of(self, ranks: int, microbatches: int) -> int:
+        """The group's size: as given, or the smallest that costs nothing."""
+        return self.group or default_group(ranks, microbatches)
 
     def placement(self, ranks: int) -> Placement:
         """Stage s on rank s mod p."""
@@ -63,20 +63,12 @@ class Interleaved1F1B(Schedule):
             yield "schedule.group", f"{self.group} is more than the {microbatches} microbatches; at most {microbatches}"
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
-        """M < p, a group smaller than p, a last group smaller than p, v = 1."""
+        """M < p, a group smaller than p, a last group smaller than p."""
         yield from fewer_microbatches_than_ranks(ranks, microbatches)
-        if self.virtual_stages == 1:
-            yield Notice(
-                "one_virtual_stage",
-                "schedule.virtual_stages",
-                "v = 1: equals 1f1b (PyTorch's own class runs eager_1f1b at v = 1)",
-            )
+        if self.virtual_stages == 1 or microbatches < ranks:
             return
-        group = self.group or default_group(ranks, microbatches)
-        best = default_group(ranks, microbatches)
+        group, best = self.group_of(ranks, microbatches), default_group(ranks, microbatches)
         sizes = [group] * (microbatches // group) + ([microbatches % group] if microbatches % group else [])
-        if microbatches < ranks:
-            return
         if group < ranks:
             yield Notice(
                 "small_group",
@@ -93,15 +85,57 @@ class Interleaved1F1B(Schedule):
                 f"chunk; Megatron and PyTorch refuse it; group {best} costs nothing",
             )
 
+    def deadlock_hint(self, problem: Problem) -> str | None:
+        """A group smaller than p: a rank waits in its warm-up for a chunk that the group is too small to reach."""
+        ranks, microbatches = problem.ranks, problem.microbatches
+        group = self.group_of(ranks, microbatches)
+        if self.virtual_stages == 1 or group >= min(ranks, microbatches):
+            return None
+        return (
+            f"schedule.group: groups of {group} microbatches are the cause: they are smaller than the {ranks} ranks, so "
+            f"that a rank's warm-up asks for backwards whose forwards its own list puts later; use at least {ranks} "
+            f"(group {default_group(ranks, microbatches)} costs nothing)"
+        )
+
+
+class Interleaved1F1B(Grouped):
+    """1F1B over ``virtual_stages`` chunks per rank: v times smaller bubble, v times as many messages.
+
+    Source: Narayanan et al. 2021 (Megatron-LM), arXiv 2104.04473, section 2.2.2 and figure 4; ``combined`` is the order
+    of Megatron-LM core's combined_1f1b (--overlap-moe-expert-parallel-comm).
+    """
+
+    name: Literal["interleaved_1f1b"] = "interleaved_1f1b"
+    combined: Flag = False
+    """One more warm-up forward, and each pair of forward and backward fused, so that one's communication hides behind
+    the other's computation."""
+
+    def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
+        """A group is at most m; fused pairs need two chunks, whose ops don't wait for each other."""
+        yield from super().problems(ranks, microbatches)
+        if self.combined and self.virtual_stages == 1:
+            yield "schedule.combined", "fuses the ops of different chunks; virtual_stages is 1, at least 2"
+
+    def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
+        """M < p, a group smaller than p, a last group smaller than p, v = 1."""
+        yield from super().notices(ranks, microbatches)
+        if self.virtual_stages == 1:
+            yield Notice(
+                "one_virtual_stage",
+                "schedule.virtual_stages",
+                "v = 1: equals 1f1b (PyTorch's own class runs eager_1f1b at v = 1)",
+            )
+
     def theory(self) -> theory.Form | None:
-        """(p-1)(F+B)/v of idle time, where every group has at least p microbatches."""
-        return theory.INTERLEAVED if self.group is None else None
+        """(p-1)(F+B)/v of idle time, where every group has at least p microbatches and nothing is fused."""
+        return theory.INTERLEAVED if self.group is None and not self.combined else None
 
     def orders(self, problem: Problem) -> Orders:
         """Warm-up forwards, pairs, the remaining backwards; ops go in groups of microbatches, chunk after chunk."""
-        v, p = self.virtual_stages, problem.ranks
-        group = self.group or default_group(p, problem.microbatches)
+        v = self.virtual_stages
+        group = self.group_of(problem.ranks, problem.microbatches)
         chunk, microbatch = group_table(problem.microbatches, v, group)
+        pair = fuse if self.combined else alternate
 
         def order(rank: Rank) -> Ops:
             stages = np.array(rank.stages)
@@ -109,9 +143,9 @@ class Interleaved1F1B(Schedule):
             backward = ops(Kind.B, stages[v - 1 - chunk], microbatch)
             # At v = 1 the two ways of counting the warm-up part: Megatron's own non-interleaved 1F1B does half of it.
             lead = rank.distance_to_last if v == 1 else 2 * rank.distance_to_last + (v - 1) * group
-            warm = min(lead, len(forward))
+            warm = min(lead + self.combined, len(forward))
             steady = len(forward) - warm
-            return concat(forward[:warm], alternate(forward[warm:], backward[:steady]), backward[steady:])
+            return concat(forward[:warm], pair(forward[warm:], backward[:steady]), backward[steady:])
 
         return problem.per_rank(order)
 

@@ -1,0 +1,227 @@
+"""The command line: ``ppsim run | check | list | plot | export | schema``. The only place that prints."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ppsim.result import Result
+
+DEADLOCK, WRONG_INPUT, BUG, INTERRUPTED = 1, 2, 3, 130
+ESTIMATE_ABOVE = 2_000_000
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    help="A discrete-event simulator of pipeline-parallel training.",
+)
+
+
+class EngineName(StrEnum):
+    """Which engine runs."""
+
+    auto = "auto"
+    simpy = "simpy"
+    compiled = "compiled"
+
+
+Config = Annotated[Path, typer.Argument(help="An experiment: a YAML file.", show_default=False)]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as in --set pipeline.ranks=8. Repeatable."),
+]
+EngineOption = Annotated[EngineName, typer.Option(help="auto: SimPy up to 20,000 ops, compiled above.")]
+
+
+def _console(stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    wide = {} if sys.stdout.isatty() else {"width": 120}
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, **wide)
+
+
+def _simulated(config: Path, settings: list[str] | None, engine: EngineName) -> Result:
+    from ppsim.config.load import load
+    from ppsim.config.resolved import operations
+    from ppsim.simulation import simulate
+
+    experiment = load(config, settings or ())
+    ops = operations(experiment)
+    if ops > ESTIMATE_ABOVE:
+        typer.echo(
+            f"about {ops:,} ops: some {ops / 4e6:.0f} s with the compiled engine, {ops / 6e4:.0f} s with SimPy; "
+            "Ctrl-C stops, nothing is half-written",
+            err=True,
+        )
+    return simulate(experiment, engine=engine.value)
+
+
+@app.command()
+def run(
+    config: Config,
+    set_: Set = None,
+    engine: EngineOption = EngineName.auto,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results (default: results/NAME).")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
+    no_files: Annotated[bool, typer.Option("--no-files", help="Write nothing.")] = False,
+    all_files: Annotated[bool, typer.Option("--all-files", help="Tables of every op even above 200,000 ops.")] = False,
+) -> None:
+    """Simulate an experiment: what it takes, where the time goes, what each rank holds."""
+    from ppsim import display, store
+
+    result = _simulated(config, set_, engine)
+    folder = out or Path("results") / result.experiment.name
+    files = [] if no_files else store.write(result, folder, all_files)
+    if json:
+        typer.echo(store.summary_json(result))
+    else:
+        display.screen(result, _console(), files, str(folder))
+
+
+@app.command()
+def check(config: Config, set_: Set = None) -> None:
+    """Show the resolved experiment: every default, every derived number, both forms of each unit."""
+    from ppsim.config.load import load
+    from ppsim.config.notices import notices
+    from ppsim.config.resolved import text
+
+    experiment = load(config, set_ or ())
+    problem = experiment.problem()
+    typer.echo(text(experiment), nl=False)
+    found = [
+        *experiment.schedule.notices(problem.ranks, problem.microbatches), *notices(experiment, problem),
+    ]  # fmt: skip
+    for notice in found:
+        typer.echo(f"# warning: {notice.key}: {notice.message}")
+
+
+class Listing(StrEnum):
+    """What there is a list of."""
+
+    schedules = "schedules"
+    devices = "devices"
+    links = "links"
+    models = "models"
+    metrics = "metrics"
+
+
+@app.command("list")
+def list_(what: Listing) -> None:
+    """List schedules, devices, links, models or metrics."""
+    from ppsim.display import table_of
+    from ppsim.listing import rows
+
+    table_of(rows(what.value), _console())
+
+
+class PlotKind(StrEnum):
+    """Which picture."""
+
+    gantt = "gantt"
+    memory = "memory"
+
+
+@app.command()
+def plot(
+    config: Annotated[Path, typer.Argument(help="An experiment, or the results folder of a run.", show_default=False)],
+    set_: Set = None,
+    kind: Annotated[PlotKind, typer.Option(help="Which picture.")] = PlotKind.gantt,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="File (default: NAME-KIND.FORMAT).")] = None,
+    format_: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
+    size: Annotated[str, typer.Option(help="notebook, slide or paper.")] = "notebook",
+    engine: EngineOption = EngineName.auto,
+) -> None:
+    """Draw a Gantt chart or the memory of every rank over time."""
+    from ppsim import plot as plots
+
+    source = config / "config.yaml" if (config / "config.yaml").is_file() else config
+    result = _simulated(source, set_, engine)
+    axes = getattr(plots, kind.value)(result, size=size)
+    path = output or Path(f"{result.experiment.name}-{kind.value}.{format_}")
+    _written(path, lambda: plots.save(axes.figure, path, format_ if output is None else None))
+    typer.echo(str(path))
+
+
+@app.command()
+def export(
+    config: Config,
+    format_: Annotated[str, typer.Option("--format", help="torch-csv, chrome-trace, … (see the error for all).")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="File (default: standard output).")] = None,
+    set_: Set = None,
+    engine: EngineOption = EngineName.auto,
+) -> None:
+    """Write a run in another tool's format."""
+    from ppsim.errors import ConfigError, did_you_mean
+    from ppsim.formats import FORMATS
+
+    if format_ not in FORMATS:
+        hint = did_you_mean(format_, FORMATS) or ";"
+        raise ConfigError(f"--format: unknown format '{format_}'{hint} known: {', '.join(FORMATS)}")
+    result = _simulated(config, set_, engine)
+    if output is None:
+        FORMATS[format_].write(result, sys.stdout)
+        return
+
+    def to_file() -> None:
+        with output.open("w", encoding="utf-8", newline="\n") as stream:
+            FORMATS[format_].write(result, stream)
+
+    _written(output, to_file)
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON Schema of experiments, for an editor."""
+    import json
+
+    from ppsim.config.schema import json_schema
+
+    typer.echo(json.dumps(json_schema(), indent=2))
+
+
+def _written(path: Path, write: Any) -> None:
+    from ppsim.errors import PpsimError, printable
+
+    try:
+        write()
+    except OSError as error:
+        raise PpsimError(f"{printable(str(path))}: can't be written: {error.strerror or error}") from None
+
+
+def _interrupted(*_: object) -> None:
+    typer.echo("interrupted; nothing is half-written", err=True)
+    raise SystemExit(INTERRUPTED)
+
+
+def main() -> None:
+    """Entry point: a wrong input is one line per mistake and exit code 2, a deadlock 1, a bug says that it is one."""
+    from ppsim.errors import DeadlockError, PpsimError
+
+    signal.signal(signal.SIGINT, _interrupted)
+    try:
+        app()
+    except DeadlockError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(DEADLOCK)
+    except PpsimError as error:
+        typer.echo(str(error), err=True)
+        sys.exit(WRONG_INPUT)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception:
+        import traceback
+
+        typer.echo(traceback.format_exc(), err=True)
+        typer.echo("this is a bug in ppsim, not in your input: please report it with the lines above", err=True)
+        sys.exit(BUG)

@@ -1,0 +1,92 @@
+"""What is legal in a config but costs something, can't fit, looks like a slip, or has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+from ppsim import catalog
+from ppsim.cluster import Link
+from ppsim.config.experiment import Experiment
+from ppsim.errors import Notice
+from ppsim.schedules import Problem
+from ppsim.units import both_forms, parse, show
+
+SLIPS = (8, 1000, 1024)
+"""Factors by which a unit is mistaken: bits for bytes, a prefix."""
+
+
+def notices(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
+    """Every warning that the config alone gives rise to."""
+    yield from _zero_times(problem)
+    yield from _memory_alone(experiment, problem)
+    yield from _without_effect(experiment)
+    yield from _slips(experiment)
+    if experiment.sweep is not None:
+        yield Notice("sweep", "sweep", "this runs the base case; `ppsim sweep` runs the others")
+
+
+def _zero_times(problem: Problem) -> Iterator[Notice]:
+    for key in ("forward", "backward"):
+        zero = [stage for stage, value in enumerate(getattr(problem.costs, key)) if value == 0]
+        if zero:
+            where = "all stages" if len(zero) == problem.stages else f"stage {', '.join(map(str, zero[:8]))}"
+            yield Notice("zero_time", f"costs.{key}", f"takes no time on {where}")
+
+
+def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
+    cluster = experiment.cluster
+    if cluster is None or cluster.device.memory is None:
+        return
+    costs = problem.costs
+    for rank, held in enumerate(problem.placement.stages_of):
+        needed = sum(
+            (costs.weights[s] + costs.gradients[s] + costs.optimizer_state[s] for s in held), Fraction(0)
+        )
+        if needed > cluster.device.memory:
+            yield Notice(
+                "weights_alone",
+                "costs.weights",
+                f"weights, gradients and optimizer state of rank {rank} alone need {show(needed, 'size')}, the device "
+                f"has {show(cluster.device.memory, 'size')}",
+            )
+            return
+
+
+def _without_effect(experiment: Experiment) -> Iterator[Notice]:
+    cluster, runtime, pipeline = experiment.cluster, experiment.runtime, experiment.pipeline
+    idle: list[tuple[str, str]] = []
+    if pipeline.ranks == 1:
+        if cluster is not None:
+            idle += [
+                (f"cluster.{key}", "one rank sends nothing")
+                for key in ("intra_node", "inter_node")
+                if getattr(cluster, key) is not None and pipeline.data_parallel == 1
+            ]
+        idle += [("runtime.send", "one rank sends nothing")] if runtime.send != "overlapped" else []
+        idle += [("costs.message", "one rank sends nothing")] if experiment.costs.message != 0 else []
+    if runtime.eager_threshold and runtime.send != "rendezvous":
+        idle.append(("runtime.eager_threshold", "it matters under send: rendezvous alone"))
+    if pipeline.recompute == "none" and pipeline.recompute_when == "late":
+        idle.append(("pipeline.recompute_when", "nothing is recomputed"))
+    for key, why in idle:
+        yield Notice("no_effect", key, f"has no effect: {why}")
+
+
+def _slips(experiment: Experiment) -> Iterator[Notice]:
+    cluster = experiment.cluster
+    if cluster is None:
+        return
+    for key in ("intra_node", "inter_node"):
+        link: Link | None = getattr(cluster, key)
+        if link is None or link.like is None or link.bandwidth is None:
+            continue
+        usual = parse(catalog.row("link", link.like)["bandwidth"], "bandwidth")
+        for factor in SLIPS:
+            if link.bandwidth in (usual * factor, usual / factor):
+                yield Notice(
+                    "factor",
+                    f"cluster.{key}.bandwidth",
+                    f"{both_forms(link.bandwidth, 'bandwidth')} is a factor {factor} off {link.like}'s "
+                    f"{both_forms(usual, 'bandwidth')}: bits for bytes, or a prefix?",
+                )

@@ -1,0 +1,118 @@
+"""The resolved experiment: every default and every derived number, both forms of each unit."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+from ppsim.config import yamlfile
+from ppsim.config.experiment import Experiment
+from ppsim.config.runtime import PRESETS
+from ppsim.units import both_forms, parse, show
+
+SEMANTICS = 1
+"""Version of the simulation's semantics: a change of meaning changes every config's id."""
+
+
+def settings(experiment: Experiment) -> dict[str, Any]:
+    """Every setting with its default, as plain data that ``load`` reads back; what is unset is left out."""
+    return _without_nothing(experiment.model_dump(mode="json"))  # type: ignore[no-any-return]
+
+
+def _without_nothing(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_nothing(item) for key, item in value.items() if item is not None}
+    return [_without_nothing(item) for item in value] if isinstance(value, list) else value
+
+
+def config_id(experiment: Experiment) -> str:
+    """sha256 of the canonical settings but the name, and of the semantics' version."""
+    data = {key: value for key, value in settings(experiment).items() if key not in {"name", "sweep"}}
+    text = json.dumps([SEMANTICS, data], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def remarks(experiment: Experiment) -> dict[tuple[str | int, ...], str]:
+    """What stands beside a setting: a unit's other form, a preset's reason."""
+    found = {
+        loc: other
+        for loc, value in _leaves(settings(experiment), ())
+        if isinstance(value, str) and (other := _other_form(value))
+    }
+    for key, setting in PRESETS[experiment.runtime.preset].items():
+        if getattr(experiment.runtime, key) == setting.value:
+            found["runtime", key] = setting.reason
+    return found
+
+
+def _leaves(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from _leaves(item, (*loc, key))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _leaves(item, (*loc, index))
+    else:
+        yield loc, value
+
+
+def _other_form(text: str) -> str | None:
+    for dimension in ("size", "bandwidth"):
+        try:
+            value = parse(text, dimension)
+        except ValueError:
+            continue
+        forms = both_forms(value, dimension)
+        return forms if forms != text and value else None
+    return None
+
+
+def derived(experiment: Experiment) -> dict[str, Any]:
+    """The numbers that follow from the settings: stages, what each costs, the links between neighbours."""
+    problem = experiment.problem()
+    costs, placement, topology = problem.costs, problem.placement, experiment.topology()
+
+    def times(values: tuple[Fraction, ...]) -> Any:
+        return _short([show(value, "time") for value in values])
+
+    def sizes(values: tuple[Fraction, ...]) -> Any:
+        return _short([both_forms(value, "size") for value in values])
+
+    neighbours = []
+    for rank in range(problem.ranks - 1):
+        route = topology.route(rank, rank + 1)
+        neighbours.append(
+            f"{show(route.link.bandwidth, 'bandwidth') if route.link.bandwidth else 'no occupancy'}, "
+            f"latency {show(route.link.latency, 'time')}" + (f", {route.egress}" if route.egress else "")
+        )
+    return {
+        "stages": problem.stages,
+        "placement": placement.name,
+        "stages_of_rank": [list(held) for held in placement.stages_of][:64],
+        "forward_per_stage": times(costs.forward),
+        "backward_per_stage": times(costs.backward),
+        "activation_per_stage": sizes(costs.activation),
+        "message_per_microbatch": sizes(costs.message),
+        "weights_per_stage": sizes(costs.weights),
+        "link_to_next_rank": _short(neighbours),
+        "ops": operations(experiment),
+    }
+
+
+def operations(experiment: Experiment) -> int:
+    """About how many ops a run has: a forward and a backward of every stage and microbatch, of all steps."""
+    pipeline = experiment.pipeline
+    return 2 * experiment.placement.stages * pipeline.microbatches * pipeline.steps
+
+
+def _short(values: list[str]) -> Any:
+    return values[0] if values and len(set(values)) == 1 else values
+
+
+def text(experiment: Experiment) -> str:
+    """The resolved config as YAML that ``load`` reads back, derived numbers as comments at its end."""
+    lines = yamlfile.dump({"derived": derived(experiment)}).splitlines()
+    return yamlfile.dump(settings(experiment), remarks(experiment)) + "".join(f"# {line}\n" for line in lines)

@@ -1,0 +1,212 @@
+"""What people see of a result: one screen of text, and what a notebook shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ppsim import theory
+from ppsim.errors import printable
+from ppsim.metrics import waits
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ppsim.result import Result
+
+RANKS_SHOWN = 16
+
+
+def seconds(value: float | None) -> str:
+    """A time in the unit that fits it, to four digits: '41.3 ms'."""
+    if value is None:
+        return "–"
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if abs(value) * factor >= 1:
+            return f"{value * factor:.4g} {unit}"
+    return f"{value * 1e9:.4g} ns" if value else "0 s"
+
+
+def size(value: float | None) -> str:
+    """A size in the binary unit that fits it: '12.1 GiB'."""
+    if value is None:
+        return "–"
+    for unit, factor in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {unit}"
+    return f"{value:.0f} B"
+
+
+def percent(value: float | None) -> str:
+    """A share: '27.3 %'."""
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def headline(result: Result) -> list[tuple[str, str]]:
+    """The figures that everybody asks for, as (name, value)."""
+    s, form = result.summary, result.theory
+    rows = [("step time" if s["steps"] == 1 else f"{s['steps']} steps", seconds(s["makespan_s"]))]
+    if s["steps"] > 1:
+        rows.append(("per step", f"{seconds(s['step_time_s'])}, steady {seconds(s['period_s'])}"))
+    by_theory = f" (closed form: {percent(form['bubble_ratio'])})" if form and s["steps"] == 1 else ""
+    rows.append(("bubble_ratio", f"{percent(s['bubble_ratio'])} of all device time is idle{by_theory}"))
+    rows.append(("bubble_overhead", f"idle is {percent(s['bubble_overhead'])} of busy time"))
+    if s["samples_per_s"] is not None:
+        rows.append(("throughput", f"{s['samples_per_s']:.4g} samples/s"))
+    if s["mfu"] is not None:
+        rows.append(("mfu", percent(s["mfu"])))
+    rows.append(("peak memory", _memory_line(result)))
+    if s["max_speedup"] is not None:
+        rows.append(
+            (
+                "could win",
+                f"at most {s['max_speedup']:.3f}x in one step, {s['max_speedup_stream']:.3f}x over many without barrier",
+            )
+        )
+    return rows
+
+
+def _memory_line(result: Result) -> str:
+    s = result.summary
+    ranks = s["per_rank"]
+    worst = max(ranks, key=lambda row: row["peak_memory_bytes"])
+    text = f"{size(worst['peak_memory_bytes'])} on rank {worst['rank']}"
+    capacity = result.plan.capacity
+    if capacity is None:
+        return text
+    over = worst["peak_memory_bytes"] - capacity
+    if over <= 0:
+        return f"{text} of {size(capacity)}: fits"
+    return f"{text} of {size(capacity)}: does NOT fit, {size(over)} too much at {seconds(worst['peak_memory_at_s'])}"
+
+
+def limits(result: Result) -> str:
+    """What limits the step: the largest sum of waits for one cause at one place, with its share of all idle time."""
+    found = waits.limits(result.run)
+    total = sum(ns for _, _, ns in found)
+    if not total:
+        return "nothing is idle"
+    cause, place, ns = found[0]
+    return f"{100 * ns / total:.0f} % of the idle time is {CAUSE_WORDS[cause].format(place)}"
+
+
+CAUSE_WORDS = {
+    "fill": "filling the pipeline ({})",
+    "drain": "draining the pipeline ({})",
+    "upstream": "waiting for {} to finish its work",
+    "transfer": "waiting for {}",
+    "queue": "queueing for {}",
+    "blocked": "blocked by its own sends ({})",
+    "memory": "waiting for evicted activations ({})",
+    "sync": "waiting for gradient sync ({})",
+}
+
+
+def what_if(result: Result) -> str | None:
+    """What m doubled, v = 2 and p halved would give by the closed form, or None where there is none."""
+    form = result.schedule.theory()
+    sizes = replace(result.sizes(), latency=Fraction(0))
+    if form is None or form.bubble_ratio(sizes) is None:
+        return None
+    more = theory.INTERLEAVED
+    v = 2 * sizes.v
+    cases = [
+        (f"m = {2 * sizes.m}", form, replace(sizes, m=2 * sizes.m)),
+        (f"v = {v}", more, _stages(sizes, v=v)),
+    ]
+    if sizes.p % 2 == 0:
+        cases.append((f"p = {sizes.p // 2}", form, _stages(sizes, p=sizes.p // 2)))
+    told = [
+        f"{name}: {percent(float(ratio))}" for name, form_, s in cases if (ratio := form_.bubble_ratio(s)) is not None
+    ]
+    return "bubble_ratio by the closed form with " + ", ".join(told)
+
+
+def _stages(sizes: theory.Sizes, p: int | None = None, v: int | None = None) -> theory.Sizes:
+    """The same model cut into other stages."""
+    p, v = p or sizes.p, v or sizes.v
+    share = Fraction(sizes.p * sizes.v, p * v)
+    times = {k: getattr(sizes, k) * share for k in ("forward", "backward", "input_grad", "weight_grad")}
+    return replace(sizes, p=p, v=v, **times)
+
+
+def rank_rows(result: Result) -> Iterator[list[str]]:
+    """The table per rank as text; of many ranks the first and last ones."""
+    rows = result.summary["per_rank"]
+    held = result.plan.placement.stages_of
+    for row in rows:
+        if len(rows) > RANKS_SHOWN and RANKS_SHOWN // 2 <= row["rank"] < len(rows) - RANKS_SHOWN // 2:
+            if row["rank"] == RANKS_SHOWN // 2:
+                yield ["…"] * 8
+            continue
+        idle = {cause: value for cause, value in (row["waits_s"] or {}).items() if value}
+        longest = sorted(idle.items(), key=lambda item: -item[1])[:2]
+        stages = held[row["rank"]]
+        yield [
+            str(row["rank"]),
+            ",".join(map(str, stages[:4])) + ("…" if len(stages) > 4 else ""),
+            seconds(row["busy_s"]),
+            seconds(row["idle_s"]),
+            percent(row["bubble_ratio"]),
+            ", ".join(f"{cause} {seconds(value)}" for cause, value in longest) or "–",
+            size(row["peak_memory_bytes"]),
+            str(row["peak_in_flight"]),
+        ]
+
+
+COLUMNS = ("rank", "stages", "busy", "idle", "bubble", "mostly", "peak memory", "in flight")
+
+
+def screen(result: Result, console: Console, files: list[str] | None = None, folder: str = "") -> None:
+    """Print one screen: what was simulated, the headline, the table per rank, what limits it, warnings, files."""
+    from rich.table import Table
+    from rich.text import Text
+
+    s = result.summary
+    stages = f", v = {s['virtual_stages']}" if s["virtual_stages"] > 1 else ""
+    console.print(
+        Text(
+            f"{printable(s['name'])}: {s['schedule']}, p = {s['ranks']}, m = {s['microbatches']}{stages}; "
+            f"{len(result.plan):,} ops, engine {s['engine']}",
+            style="bold",
+        )
+    )
+    figures = Table.grid(padding=(0, 2))
+    for name, value in headline(result):
+        figures.add_row(Text(name, style="cyan"), Text(value))
+    console.print(figures)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
+    for column in COLUMNS:
+        words = column in ("mostly", "stages")
+        table.add_column(column, justify="left" if words else "right", no_wrap=True)
+    for row in rank_rows(result):
+        table.add_row(*(Text(cell) for cell in row))
+    console.print(table)
+    console.print(Text("limit: " + limits(result)))
+    for warning in s["warnings"]:
+        console.print(Text(f"warning: {printable(warning['key'])}: {printable(warning['message'])}", style="yellow"))
+    if files:
+        console.print(Text(f"files: {printable(folder)}/{{{', '.join(files)}}}"), soft_wrap=True)
+    if line := what_if(result):
+        console.print(Text(line))
+
+
+def table_of(rows: list[dict[str, Any]], console: Console, title: str = "") -> None:
+    """Print plain rows as a table."""
+    from rich.table import Table
+    from rich.text import Text
+
+    if not rows:
+        console.print(Text("nothing"))
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", title=title or None, title_justify="left")
+    for key in rows[0]:
+        table.add_column(key, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(str(value))) for value in row.values()))
+    console.print(table)
+
+
+__all__ = ["headline", "limits", "percent", "rank_rows", "screen", "seconds", "size", "table_of", "what_if"]

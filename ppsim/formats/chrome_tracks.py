@@ -1,0 +1,64 @@
+"""The processes and threads of a Chrome trace: who has a track, what it is called, where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ppsim.formats.chrome_json import text_of
+from ppsim.plan.table import Plan
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """Processes by pid; threads, numbered from 1 over all processes, by their process and name."""
+
+    processes: tuple[str, ...]
+    threads: tuple[tuple[int, str], ...]
+    of_rank: tuple[str, ...]
+    """Where each rank's ops go, as the keys of an event."""
+    of_port: tuple[str, ...]
+    """Where each port's messages go, as the keys of an event."""
+
+    @classmethod
+    def of(cls, plan: Plan) -> Tracks:
+        """A process per rank (pid = rank) with its ops first, then the ports that it alone uses; one per shared NIC."""
+        processes = [_rank_name(rank, held) for rank, held in enumerate(plan.placement.stages_of)]
+        owner: list[int] = []
+        for port, name in enumerate(plan.ports):
+            users = {*plan.routes.src[plan.routes.egress == port].tolist()}
+            users |= {*plan.routes.dst[plan.routes.ingress == port].tolist()}
+            if len(users) == 1:
+                owner.append(users.pop())
+                continue
+            nic = name.rpartition(" ")[0] or name
+            if nic not in processes[plan.ranks :]:
+                processes.append(nic)
+            owner.append(processes.index(nic, plan.ranks))
+        threads: list[tuple[int, str]] = []
+        of_rank, of_port = [""] * plan.ranks, [""] * len(plan.ports)
+        for pid in range(len(processes)):
+            if pid < plan.ranks:
+                threads.append((pid, "compute"))
+                of_rank[pid] = _keys(pid, len(threads))
+            for port in sorted((i for i in range(len(owner)) if owner[i] == pid), key=plan.ports.__getitem__):
+                threads.append((pid, plan.ports[port]))
+                of_port[port] = _keys(pid, len(threads))
+        return cls(tuple(processes), tuple(threads), tuple(of_rank), tuple(of_port))
+
+    def events(self) -> Iterator[str]:
+        """The events that name and sort them."""
+        for pid, name in enumerate(self.processes):
+            yield f'{{"ph":"M","pid":{pid},"name":"process_name","args":{{"name":{text_of(name)}}}}}'
+            yield f'{{"ph":"M","pid":{pid},"name":"process_sort_index","args":{{"sort_index":{pid}}}}}'
+        for tid, (pid, name) in enumerate(self.threads, 1):
+            yield f'{{"ph":"M",{_keys(pid, tid)},"name":"thread_name","args":{{"name":{text_of(name)}}}}}'
+            yield f'{{"ph":"M",{_keys(pid, tid)},"name":"thread_sort_index","args":{{"sort_index":{tid}}}}}'
+
+
+def _keys(pid: int, tid: int) -> str:
+    return f'"pid":{pid},"tid":{tid}'
+
+
+def _rank_name(rank: int, stages: tuple[int, ...]) -> str:
+    return f"rank {rank} (stage{'s' if len(stages) != 1 else ''} {', '.join(map(str, stages))})"

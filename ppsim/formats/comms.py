@@ -1,0 +1,223 @@
+"""Passes that spell out what a schedule of compute ops leaves unsaid: sends, receives, gradient sync, sharded weights.
+
+Each takes Orders and returns new ones; what was there keeps its order. PyTorch lowers a compute-only schedule by the
+first three, in this order, and by the fourth where it is told to defer receives:
+
+| pass | adds |
+|---|---|
+| ``shards`` | UNSHARD before a stage is used and RESHARD after, three stages ahead (no effect without FSDP) |
+| ``gradient_syncs`` | REDUCE_GRAD behind a stage's last weight gradient |
+| ``early_receives`` | SEND right behind its op; RECV as soon as its sender has got there |
+| ``deferred_receives`` | moves each RECV right before the op that uses it |
+
+A fused pair is one step of its rank: its receives come before it, its sends after it.
+Source: the behaviour of torch.distributed.pipelining in PyTorch 2.13.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from ppsim.errors import DeadlockError, FormatError
+from ppsim.ops import COMMUNICATION, COMPUTE, NONE, Kind, Op, Ops, Orders, cell, from_ops
+
+Unit = tuple[Op, ...]
+"""What a rank does in one step: an op, or the two of a fused pair."""
+
+SENDS, RECEIVES = (Kind.SEND_F, Kind.SEND_B), (Kind.RECV_F, Kind.RECV_B)
+BACKWARD = (Kind.B, Kind.I)
+AHEAD = 3
+"""Stages whose weights are gathered at a time: a forward's, a backward's and the next one's."""
+
+
+def units(table: Ops) -> Iterator[Unit]:
+    """The ops of one rank, the two of a fused pair together."""
+    position, group = 0, table.group.tolist()
+    while position < len(table):
+        width = 2 if group[position] != NONE else 1
+        yield tuple(table[i] for i in range(position, position + width))
+        position += width
+
+
+def homes(orders: Orders) -> dict[int, int]:
+    """The rank of every stage. Raises FormatError where two ranks hold copies of one."""
+    found: dict[int, int] = {}
+    for rank, table in enumerate(orders):
+        for stage in sorted({op.stage for op in table if op.kind in COMPUTE}):
+            if found.setdefault(stage, rank) != rank:
+                raise FormatError(
+                    f"stage {stage} is on ranks {found[stage]} and {rank}, and PyTorch's runtime gives a stage to one "
+                    "rank: take a schedule whose placement does, as dualpipev in place of dualpipe"
+                )
+    return found
+
+
+def early_receives(orders: Orders) -> Orders:
+    """SEND and RECV as PyTorch puts them: a receive is posted as early as its sender's order allows.
+
+    The ranks take turns, rank 0 first. In its turn a rank takes its next step if the inputs have been received or were
+    made on the rank itself; SENDs of the outputs go behind that step and, at the same moment, RECVs to the ends of
+    their receivers' lists. Such an order is safe even where sends and receives wait for each other.
+    Raises FormatError where the orders hold communication already, DeadlockError where no rank can go on.
+    """
+    _refuse_communication(orders)
+    home = homes(orders)
+    todo = [deque(units(table)) for table in orders]
+    done: list[list[Unit]] = [[] for _ in todo]
+    there: set[Op] = set()
+    """Inputs by their RECV, those that never leave their rank included."""
+    while any(todo):
+        moved = False
+        for rank, steps in enumerate(todo):
+            if not steps or not _missing(steps[0], home) <= there:
+                continue
+            moved = True
+            step = steps.popleft()
+            done[rank].append(step)
+            for op in step:
+                if (message := _message(op, home)) is None:
+                    continue
+                send, receive = message
+                there.add(receive)
+                if home[receive.stage] != rank:
+                    done[rank].append((send,))
+                    done[home[receive.stage]].append((receive,))
+        if not moved:
+            raise DeadlockError(_stuck(todo, there, home))
+    return _orders(done, orders)
+
+
+def deferred_receives(orders: Orders, lower_rank_first: bool = False) -> Orders:
+    """Orders with SEND and RECV, each RECV moved right before the op that uses it.
+
+    ``lower_rank_first`` keeps the order safe where sends and receives between two ranks wait for each other: the
+    lower of the two posts all receives from the other that it knows of before it sends to it. PyTorch does so.
+    Raises FormatError for a RECV that no op of its rank uses.
+    """
+    home = homes(orders)
+    done: list[list[Unit]] = []
+    for rank, table in enumerate(orders):
+        mine: list[Unit] = []
+        waiting: dict[Op, int] = {}
+        for step in units(table):
+            first = step[0]
+            if first.kind in RECEIVES:
+                waiting[first] = home[first.stage + (-1 if first.kind == Kind.RECV_F else 1)]
+                continue
+            now: list[Op] = []
+            if first.kind in SENDS and lower_rank_first:
+                to = home[first.stage + (1 if first.kind == Kind.SEND_F else -1)]
+                now = [receive for receive, sender in waiting.items() if rank < to == sender]
+            now += [receive for op in step if (receive := _input(op)) in waiting]
+            for receive in now:
+                del waiting[receive]
+                mine.append((receive,))
+            mine.append(step)
+        if waiting:
+            raise FormatError(f"rank {rank}: {next(iter(waiting))}: no op behind it uses what is received")
+        done.append(mine)
+    return _orders(done, orders)
+
+
+def gradient_syncs(orders: Orders) -> Orders:
+    """REDUCE_GRAD behind the last weight gradient (B or W) of every stage; orders that have any stay as they are."""
+    if Kind.REDUCE_GRAD in orders.table.kind:
+        return orders
+    done: list[list[Unit]] = []
+    for table in orders:
+        last = {op.stage: op for op in table if op.kind in (Kind.B, Kind.W)}
+        mine: list[Unit] = []
+        for step in units(table):
+            mine.append(step)
+            mine += [(Op(Kind.REDUCE_GRAD, op.stage),) for op in step if last.get(op.stage) == op]
+        done.append(mine)
+    return _orders(done, orders)
+
+
+def shards(orders: Orders) -> Orders:
+    """UNSHARD of the stages that a rank uses next, RESHARD of those that it doesn't; orders with any stay as they are.
+
+    Before each step the rank holds the whole weights of the next three different stages of its list (four where the
+    third comes in a pair with a fourth).
+    """
+    if Kind.UNSHARD in orders.table.kind:
+        return orders
+    done: list[list[Unit]] = []
+    for table in orders:
+        steps = list(units(table))
+        mine: list[Unit] = []
+        whole: set[int] = set()
+        for step, wanted in zip(steps, _next_stages(steps), strict=True):
+            mine += [(Op(Kind.RESHARD, stage),) for stage in sorted(whole.difference(wanted))]
+            mine += [(Op(Kind.UNSHARD, stage),) for stage in wanted if stage not in whole]
+            whole = set(wanted)
+            mine.append(step)
+        mine += [(Op(Kind.RESHARD, stage),) for stage in sorted(whole)]
+        done.append(mine)
+    return _orders(done, orders)
+
+
+def lowered(orders: Orders) -> Orders:
+    """All that PyTorch adds to a compute-only schedule before it runs it."""
+    return early_receives(gradient_syncs(shards(orders)))
+
+
+def _next_stages(steps: list[Unit]) -> list[list[int]]:
+    """For each step the different stages from there on, in order, up to the step that makes them three."""
+    out: list[list[int]] = []
+    following: list[list[int]] = []
+    for step in reversed(steps):
+        now = list(dict.fromkeys(op.stage for op in step))
+        kept, count = [now], len(now)
+        for stages in following:
+            more = [stage for stage in stages if stage not in now]
+            if count < AHEAD and more:
+                kept.append(more)
+                count += len(more)
+        following = kept
+        out.append([stage for stages in kept for stage in stages])
+    return out[::-1]
+
+
+def _input(op: Op) -> Op | None:
+    """The RECV of what an op takes from another stage, whether or not that is on another rank."""
+    if op.kind == Kind.F:
+        return Op(Kind.RECV_F, op.stage, op.microbatch)
+    return Op(Kind.RECV_B, op.stage, op.microbatch) if op.kind in BACKWARD else None
+
+
+def _missing(step: Unit, home: dict[int, int]) -> set[Op]:
+    """The inputs of a step; the first stage's forward and the last stage's backward have none."""
+    neighbour = {Kind.F: -1, Kind.B: 1, Kind.I: 1}
+    return {need for op in step if (need := _input(op)) and op.stage + neighbour[op.kind] in home}
+
+
+def _message(op: Op, home: dict[int, int]) -> tuple[Op, Op] | None:
+    """SEND and RECV of an op's output; None where no stage takes it."""
+    if op.kind == Kind.F:
+        send, receive, taker = Kind.SEND_F, Kind.RECV_F, op.stage + 1
+    elif op.kind in BACKWARD:
+        send, receive, taker = Kind.SEND_B, Kind.RECV_B, op.stage - 1
+    else:
+        return None
+    return (Op(send, op.stage, op.microbatch), Op(receive, taker, op.microbatch)) if taker in home else None
+
+
+def _refuse_communication(orders: Orders) -> None:
+    listed = next((op for op in orders.table if op.kind in COMMUNICATION), None)
+    if listed is not None:
+        raise FormatError(f"the order holds {listed}: it spells its communication out already; write it as it stands")
+
+
+def _stuck(todo: Iterable[deque[Unit]], there: set[Op], home: dict[int, int]) -> str:
+    lines = []
+    for rank, steps in enumerate(todo):
+        if steps:
+            missing = ", ".join(str(op) for op in sorted(_missing(steps[0], home) - there))
+            lines.append(f"rank {rank} at {cell(steps[0])} waits for {missing}, which is never sent")
+    return "\n".join(["no rank can go on:", *lines])
+
+
+def _orders(done: Iterable[Iterable[Unit]], before: Orders) -> Orders:
+    return Orders.of([from_ops(steps) for steps in done], before.after)

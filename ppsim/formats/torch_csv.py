@@ -1,0 +1,86 @@
+"""Orders as the CSV that torch.distributed.pipelining loads: a row per rank, a cell per action.
+
+``compute_only`` is what ``_PipelineScheduleRuntime._load_csv(file)`` takes: PyTorch adds the communication itself.
+``compute_comms`` is what it takes with ``format="compute_comms"`` and runs as it stands, so that all of it is spelled
+out (see ``ppsim.formats.comms``). What PyTorch can't run is a FormatError that says what would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+
+from ppsim import dialects
+from ppsim.errors import FormatError
+from ppsim.formats import comms
+from ppsim.ops import COMMUNICATION, NONE, Kind, Orders
+
+Alphabet = Literal["torch", "torch-old"]
+
+ELSEWHERE = {
+    Kind.R: "PyTorch recomputes inside the model: use torch.utils.checkpoint there, and leave R out of the order",
+    Kind.EVICT: "PyTorch doesn't move activations between ranks: take the schedule without its evictions",
+    Kind.LOAD: "PyTorch doesn't move activations between ranks: take the schedule without its evictions",
+    Kind.OPTIM: "PyTorch's step() ends before the optimizer: leave OPTIM out of the order",
+}
+"""Kinds that no PyTorch schedule has, and where what they stand for is done there."""
+ADDED = (*COMMUNICATION, Kind.REDUCE_GRAD, Kind.UNSHARD, Kind.RESHARD)
+"""Kinds that PyTorch adds to a compute-only schedule and refuses in one."""
+OWN_FORMAT = "the format 'order' holds everything, for ppsim itself to read back"
+
+
+def compute_only(orders: Orders, alphabet: Alphabet = "torch") -> str:
+    """The text of a compute-only schedule; ``torch-old`` is for PyTorch before October 2024 (see ``dialects``).
+
+    Raises FormatError, a line for each reason, where PyTorch could not load or run it.
+    """
+    _check(orders)
+    listed = np.flatnonzero(np.isin(orders.table.kind, ADDED))
+    if len(listed):
+        raise FormatError(
+            f"the order holds {orders.table[int(listed[0])]}, and PyTorch refuses that in a compute-only file; "
+            "the format 'torch-csv-comms' keeps it"
+        )
+    if alphabet == "torch-old" and np.any(orders.table.group != NONE):
+        raise FormatError("the order holds fused pairs, which PyTorch with the older alphabet can't read; 'torch' can")
+    return dialects.write(orders, alphabet)
+
+
+def compute_comms(orders: Orders, defer: bool = False) -> str:
+    """The text of a schedule with communication, as PyTorch lowers it: receives early, or with ``defer`` late.
+
+    Orders that list their SENDs and RECVs are written as they stand. Raises FormatError as ``compute_only`` does.
+    """
+    _check(orders)
+    if not np.any(np.isin(orders.table.kind, COMMUNICATION)):
+        orders = comms.lowered(orders)
+        if defer:
+            orders = comms.deferred_receives(orders, lower_rank_first=True)
+    return dialects.write(orders)
+
+
+def _check(orders: Orders) -> None:
+    reasons = list(_reasons(orders))
+    if reasons:
+        raise FormatError("\n".join(f"not a PyTorch schedule: {reason}; {OWN_FORMAT}" for reason in reasons))
+
+
+def _reasons(orders: Orders) -> Iterator[str]:
+    table = orders.table
+    told: set[str] = set()
+    for kind, instead in ELSEWHERE.items():
+        rows = np.flatnonzero(table.kind == kind)
+        if len(rows) and instead not in told:
+            told.add(instead)
+            yield f"the order holds {table[int(rows[0])]}; {instead}"
+    try:
+        comms.homes(orders)
+    except FormatError as error:
+        yield str(error)
+    if orders.after is not None:
+        waits, awaited = (ops[0] for ops in orders.after)
+        yield f"{waits} waits for {awaited}, though it uses nothing of it; PyTorch knows no such condition"
+    if not np.any(np.isin(table.kind, (Kind.B, Kind.I))):
+        yield "it has no backward, and PyTorch's runtime only trains; for inference use its _ScheduleForwardOnly"

@@ -1,0 +1,76 @@
+"""Will it pay? What no schedule with these costs and this placement can beat."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ppsim.metrics.base import Run, metric
+from ppsim.metrics.bubble import busy
+from ppsim.ops import Kind
+from ppsim.plan.table import Longs
+from ppsim.timeline import PER_SECOND
+
+
+def lead(run: Run) -> Longs:
+    """Ns per rank of the forwards that must come before its first op: the earlier stages' shortest forwards."""
+    plan = run.plan
+    alone = (plan.kind == Kind.F) & ~np.append(plan.tail[1:], False)
+    rows = np.flatnonzero(alone)
+    far = np.iinfo(np.int64).max
+    shortest = np.full(plan.placement.stages, far, np.int64)
+    np.minimum.at(shortest, plan.stage[rows], plan.duration[rows])
+    before = np.concatenate([[0], np.cumsum(np.where(shortest == far, 0, shortest))])
+    return np.array([before[min(held)] if held else 0 for held in plan.placement.stages_of], np.int64)
+
+
+def _steps(run: Run) -> int:
+    return 1 if run.plan.asynchronous else run.plan.steps
+
+
+def step_bound(run: Run) -> int:
+    """Ns that one step takes at least (of a stream: the whole of it)."""
+    work = run.once(busy)
+    return int((run.once(lead) + -(-work // _steps(run))).max(initial=0))
+
+
+def run_bound(run: Run) -> int:
+    """Ns that the whole run takes at least."""
+    if run.plan.barrier:
+        return _steps(run) * step_bound(run)
+    return int((run.once(lead) + run.once(busy)).max(initial=0))
+
+
+@metric(
+    "step_bound_s",
+    unit="s",
+    definition="largest over ranks of the forwards before its first op plus all its work in a step",
+    needs=("costs",),
+)
+def step_bound_s(run: Run) -> float:
+    """No schedule with these costs and this placement beats it in one step."""
+    return step_bound(run) / PER_SECOND
+
+
+@metric("busy_bound_s", unit="s", definition="work of the busiest rank in a step", needs=("costs",))
+def busy_bound_s(run: Run) -> float:
+    """The bound for many steps without a barrier."""
+    return int(run.once(busy).max(initial=0)) / _steps(run) / PER_SECOND
+
+
+@metric(
+    "max_speedup",
+    unit="1",
+    definition="makespan / step_bound_s (of several steps: / their bound)",
+    needs=("costs",),
+)
+def max_speedup(run: Run) -> float | None:
+    """What a perfect schedule would win in one step."""
+    bound = run_bound(run)
+    return run.timeline.makespan / bound if bound else None
+
+
+@metric("max_speedup_stream", unit="1", definition="makespan / busy_bound_s", needs=("costs",))
+def max_speedup_stream(run: Run) -> float | None:
+    """What a perfect schedule would win over many steps without a barrier."""
+    bound = int(run.once(busy).max(initial=0))
+    return run.timeline.makespan / bound if bound else None

@@ -1,0 +1,171 @@
+"""Memory per rank over time, by category, and its peaks.
+
+At one instant what is freed goes before what is allocated; what is held for no time counts nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.metrics.base import Run, metric
+from ppsim.plan.table import Category, Holdings, Longs
+from ppsim.timeline import Timeline
+
+LARGEST_KEY = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """What is allocated (+) and freed (-), sorted by group, then time, frees first."""
+
+    group: NDArray[np.signedinteger]
+    time: Longs
+    delta: Longs
+    category: NDArray[np.int8]
+    bounds: Longs
+    """Group g's changes are ``bounds[g]:bounds[g + 1]``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Peaks:
+    """Per group the most held at once, and at which change (-1: nothing is ever held)."""
+
+    bytes: Longs
+    change: Longs
+
+
+def changes(held: Holdings, timeline: Timeline, group: NDArray[np.signedinteger], groups: int) -> Changes:
+    """The holdings as changes over time, for each group (ranks, say)."""
+    times = timeline.times
+    since, until = times[held.since], times[held.until]
+    lasting = until > since
+    group, since, until = group[lasting].astype(np.int64), since[lasting], until[lasting]
+    size, category = held.bytes[lasting], held.category[lasting]
+    group2 = np.concatenate([group, group])
+    time = np.concatenate([since, until])
+    delta = np.concatenate([size, -size])
+    order = _order(group2, time, delta > 0)
+    group2 = group2[order]
+    return Changes(
+        group2,
+        time[order],
+        delta[order],
+        np.concatenate([category, category])[order],
+        np.searchsorted(group2, np.arange(groups + 1)),
+    )
+
+
+def _order(group: Longs, time: Longs, allocates: NDArray[np.bool_]) -> Longs:
+    """Rows by group, time, frees first."""
+    width = 2 * (int(time.max(initial=0)) + 1)
+    if (int(group.max(initial=0)) + 1) * width < LARGEST_KEY:
+        return np.argsort(group * width + 2 * time + allocates, kind="stable")
+    return np.lexsort((allocates, time, group))
+
+
+def peaks(found: Changes) -> Peaks:
+    """The most that each group holds at once."""
+    groups = len(found.bounds) - 1
+    best, change = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)
+    if not len(found.delta):
+        return Peaks(best, change)
+    total = np.cumsum(found.delta)  # every group ends at 0, so that the next one's sum starts there
+    some = np.flatnonzero(found.bounds[1:] > found.bounds[:-1])
+    best[some] = np.maximum.reduceat(total, found.bounds[some])
+    at_peak = np.flatnonzero(total == best[found.group])[::-1]
+    change[found.group[at_peak]] = at_peak  # the first such moment, since later ones are overwritten
+    return Peaks(best, change)
+
+
+def rank_changes(run: Run) -> Changes:
+    """Changes of all categories per rank."""
+    return changes(run.plan.holdings, run.timeline, run.plan.holdings.rank, run.plan.ranks)
+
+
+def rank_peaks(run: Run) -> Peaks:
+    """Peaks over ranks, without what is held throughout."""
+    return peaks(run.once(rank_changes))
+
+
+def peak_bytes(run: Run) -> Longs:
+    """Peak bytes per rank, all categories."""
+    held: Longs = run.plan.static.sum(axis=0)
+    return held + run.once(rank_peaks).bytes
+
+
+def peak_by_category(run: Run) -> Longs:
+    """Bytes per (category, rank) at the moment of the rank's peak."""
+    plan, found, peak = run.plan, run.once(rank_changes), run.once(rank_peaks)
+    before = np.arange(len(found.delta)) <= peak.change[found.group] if len(found.delta) else np.empty(0, bool)
+    out = plan.static.copy()
+    np.add.at(out, (found.category[before], found.group[before]), found.delta[before])
+    return out
+
+
+def peak_time(run: Run) -> Longs:
+    """When each rank's peak begins, in ns; 0 where nothing but static memory is held."""
+    found, peak = run.once(rank_changes), run.once(rank_peaks)
+    if not len(found.time):
+        return np.zeros(run.plan.ranks, np.int64)
+    return np.where(peak.change >= 0, found.time[peak.change], 0)
+
+
+def peak_in_flight(run: Run) -> Longs:
+    """Most (stage, microbatch) activations alive on a rank at once."""
+    held = run.plan.in_flight
+    return peaks(changes(held, run.timeline, held.rank, run.plan.ranks)).bytes
+
+
+def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
+    """Peak activation bytes of each (rank, stage)."""
+    plan, held = run.plan, run.plan.holdings
+    n, t = len(plan), len(plan.transfers)
+    mine = np.flatnonzero(held.category == Category.ACTIVATIONS)
+    event = held.since[mine]
+    row = event % n if not t else np.where(event < 2 * n, event % n, plan.transfers.issuer[(event - 2 * n) % max(t, 1)])
+    code = held.rank[mine].astype(np.int64) * plan.placement.stages + plan.stage[row]
+    codes, group = np.unique(code, return_inverse=True)
+    part = Holdings(held.rank[mine], held.category[mine], held.bytes[mine], held.since[mine], held.until[mine])
+    best = peaks(changes(part, run.timeline, group, len(codes))).bytes
+    return {divmod(int(c), plan.placement.stages): int(b) for c, b in zip(codes, best, strict=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Memory as steps: from ``time[i]`` on, rank ``rank[i]`` holds ``bytes[i, category]``; a row per change."""
+
+    rank: Longs
+    time: Longs
+    bytes: Longs
+
+
+def curves(run: Run) -> Curves:
+    """Memory of every rank over time, by category; the first row of a rank is at time 0."""
+    plan, found = run.plan, run.once(rank_changes)
+    parts: list[tuple[Longs, Longs, Longs]] = []
+    for rank in range(plan.ranks):
+        here = slice(int(found.bounds[rank]), int(found.bounds[rank + 1]))
+        steps = np.zeros((here.stop - here.start + 1, len(Category)), np.int64)
+        steps[0] = plan.static[:, rank]
+        steps[np.arange(1, len(steps)), found.category[here]] = found.delta[here]
+        level = np.cumsum(steps, axis=0)
+        time = np.concatenate([[0], found.time[here]])
+        last = np.append(time[1:] != time[:-1], True)  # of one instant's changes only the sum is seen
+        parts.append((np.full(int(last.sum()), rank, np.int64), time[last], level[last]))
+    rank_, time_, level_ = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Curves(rank_, time_, level_)
+
+
+@metric("peak_memory_bytes", unit="B", definition="most that any rank holds at once", needs=("memory",))
+def peak_memory_bytes(run: Run) -> int:
+    """The largest peak."""
+    return int(run.once(peak_bytes).max())
+
+
+@metric("fits", unit="bool", definition="peak memory <= the device's memory on every rank", needs=("memory",))
+def fits(run: Run) -> bool | None:
+    """Whether every rank's peak is within the device's memory; None where that isn't known."""
+    return None if run.plan.capacity is None else peak_memory_bytes(run) <= run.plan.capacity

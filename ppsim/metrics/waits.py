@@ -1,0 +1,292 @@
+"""Why each rank is idle: every idle nanosecond of every rank has one immediate cause.
+
+An op's wait is explained by the input that arrives last. A message's wait is ``upstream`` until its producer (where the
+order lists it: its SEND) has ended, ``queue`` until the transfer starts, ``transfer`` until it arrives. While a message
+of the rank's own has not left, where that holds the rank, it is ``blocked`` before all that. Between barriers, else over
+the whole run, the time before a rank's first op is ``fill`` and the time after its last is ``drain``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.metrics.base import Run
+from ppsim.metrics.last_need import Sort, freed_by, latest, sorts
+from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind
+from ppsim.plan.table import Longs, Needs
+from ppsim.timeline import SENDS_AND_MOVES
+
+Flags = NDArray[np.bool_]
+
+
+class Cause(IntEnum):
+    """Why a rank is idle; the names in lower case are the keys of ``waits_s``."""
+
+    FILL = 0
+    DRAIN = 1
+    UPSTREAM = 2
+    TRANSFER = 3
+    QUEUE = 4
+    BLOCKED = 5
+    MEMORY = 6
+    SYNC = 7
+
+
+CAUSES = tuple(cause.name.lower() for cause in Cause)
+
+_UNTIL_SENT = np.full(len(Sort), Cause.UPSTREAM, np.int64)
+"""By the sort of the last need: what the wait is until the message that brings it has been sent, else all of it."""
+_UNTIL_SENT[[Sort.MOVE, Sort.SYNC]] = Cause.MEMORY, Cause.SYNC
+
+_COUNTS = np.ones(len(Kind), bool)
+"""Kinds that can be a rank's first or last op."""
+_COUNTS[[*COMMUNICATION, *MOVES, Kind.UNSHARD, Kind.RESHARD]] = False
+_IDLE = np.zeros(len(Kind), bool)
+"""Kinds whose own time is a wait."""
+_IDLE[list(SENDS_AND_MOVES)] = True
+
+
+@dataclass(frozen=True, eq=False)
+class Segments:
+    """Idle spans: their rank, start and end in ns, ``Cause``, and who waits for whom.
+
+    ``row`` is the op that waits (-1: none, after the last one). What it waits for is the op ``blocker`` (-1: none) and,
+    where that is a message, a move or a bucket, the ``transfer`` (else -1).
+    """
+
+    rank: Longs
+    start: Longs
+    end: Longs
+    cause: Longs
+    row: Longs
+    blocker: Longs
+    transfer: Longs
+
+    def __len__(self) -> int:
+        return len(self.rank)
+
+    def __getitem__(self, key: NDArray[np.generic]) -> Segments:
+        return Segments(*(getattr(self, column.name)[key] for column in fields(self)))
+
+    @property
+    def length(self) -> Longs:
+        """Ns of each."""
+        return self.end - self.start
+
+    @classmethod
+    def join(cls, *parts: Segments) -> Segments:
+        """All of them, without the empty ones, by rank and start."""
+        joined = cls(*(np.concatenate([getattr(p, column.name) for p in parts]) for column in fields(cls)))
+        lasting = np.flatnonzero(joined.end > joined.start)
+        return joined[lasting[np.lexsort((joined.start[lasting], joined.rank[lasting]))]]
+
+
+@dataclass(frozen=True, eq=False)
+class _Windows:
+    """What fill and drain are counted in: per rank from barrier to barrier, else the run; number rank * steps + step.
+
+    ``rows[w]:rows[w + 1]`` are a window's rows, ``first`` and ``last`` its ops that count (-1: none), and it works from
+    ``begins``, the start of the first, to ``ends``, the end of the last.
+    """
+
+    rank: Longs
+    rows: Longs
+    start: Longs
+    end: Longs
+    first: Longs
+    last: Longs
+    begins: Longs
+    ends: Longs
+
+    @classmethod
+    def of(cls, run: Run) -> _Windows:
+        plan, timeline = run.plan, run.timeline
+        steps = plan.steps if plan.barrier and not plan.asynchronous else 1
+        rows, begin, end = plan.offsets, np.zeros(1, np.int64), np.array([timeline.makespan])
+        if steps > 1:
+            number = plan.rank.astype(np.int64) * steps + plan.step
+            rows = np.searchsorted(number, np.arange(plan.ranks * steps + 1))
+            last = np.append(timeline.end, 0)[np.where(rows[1:] > rows[:-1], rows[1:] - 1, -1)]
+            end = np.append(last.reshape(plan.ranks, steps).max(axis=0)[:-1], timeline.makespan)
+            begin = np.append(0, end[:-1])
+        counting = np.flatnonzero(_COUNTS[plan.kind])
+        place = np.searchsorted(counting, rows)
+        some = place[1:] > place[:-1]
+        counting = np.append(counting, NONE)
+        first, last = np.where(some, counting[place[:-1]], NONE), np.where(some, counting[place[1:] - 1], NONE)
+        start, end = np.tile(begin, plan.ranks), np.tile(end, plan.ranks)
+        begins = np.where(some, timeline.start[first], end)
+        ends = np.where(some, timeline.end[last], end)
+        return cls(np.repeat(np.arange(plan.ranks), steps), rows, start, end, first, last, begins, ends)
+
+    def of_rows(self, rows: Longs) -> Longs:
+        """The window of each row."""
+        return np.searchsorted(self.rows, rows, side="right") - 1
+
+
+def segments(run: Run) -> Segments:
+    """All idle time of every rank, each nanosecond once; sorted by rank, then start."""
+    plan, timeline = run.plan, run.timeline
+    windows = _Windows.of(run)
+    free = np.empty(len(plan), np.int64)
+    free[1:] = timeline.end[:-1]
+    some = windows.rows[1:] > windows.rows[:-1]
+    free[windows.rows[:-1][some]] = windows.start[some]
+    waiting = np.flatnonzero(timeline.start > free)
+    lasting = np.flatnonzero((timeline.end > timeline.start) & _IDLE[plan.kind])
+    found = Segments.join(
+        _explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs),
+        _explained(run, lasting, timeline.start[lasting], timeline.end[lasting], plan.end_needs),
+    )
+    window = windows.of_rows(found.row)
+    before, after = found.end <= windows.begins[window], found.start >= windows.ends[window]
+    # What the first op waited for until it began names the blocker of the whole fill.
+    decides = np.flatnonzero(before & (found.end == windows.begins[window]))
+    blocker, transfer = np.full((2, len(windows.first)), NONE, np.int64)
+    blocker[window[decides]], transfer[window[decides]] = found.blocker[decides], found.transfer[decides]
+    rank, nothing = windows.rank, np.full(len(windows.rank), NONE, np.int64)
+    return Segments.join(
+        found[np.flatnonzero(~before & ~after)],
+        Segments(
+            rank, windows.start, windows.begins, np.full(len(rank), Cause.FILL), windows.first, blocker, transfer
+        ),
+        Segments(rank, windows.ends, windows.end, np.full(len(rank), Cause.DRAIN), nothing, nothing, nothing),
+    )
+
+
+def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -> Segments:
+    """The waits of rows from ``since`` to ``until``, when what they need was there; up to four parts each."""
+    plan, timeline = run.plan, run.timeline
+    n, t = len(plan), len(plan.transfers)
+    counts = needs.ptr[row + 1] - needs.ptr[row]
+    owner = np.repeat(np.arange(len(row)), counts)
+    event = needs.event[np.arange(len(owner)) + np.repeat(needs.ptr[row] - np.cumsum(counts) + counts, counts)]
+    sort = run.once(sorts)[event]
+    transfer = np.where(event >= 2 * n, (event - 2 * n) % max(t, 1), NONE)
+
+    # Own messages hold the rank where it waits for their leaving, or in a fused batch for their arrival.
+    sender = np.append(plan.routes.src[plan.transfers.route], NONE)
+    own = (sort >= Sort.BACKWARD) & (sender[transfer] == plan.rank[row][owner])
+    if np.any(own):
+        row, since, until, owner = _batches(run, row, since, until, owner, event, (sort >= Sort.BACKWARD) & ~own)
+    holds = np.flatnonzero(own | (sort == Sort.LEFT))
+    left = latest(run, owner[holds], plan.events.left(transfer[holds]), len(row))
+    last = latest(run, owner, event, len(row))
+    sort = run.once(sorts)[last]
+    own_transfer = np.where(left >= 0, left - 2 * n - t, NONE)
+    transfer = np.where(last >= 2 * n, (last - 2 * n) % max(t, 1), NONE)
+
+    message = sort >= Sort.BACKWARD
+    sent = np.append(timeline.end[plan.transfers.issuer], 0)[transfer]
+    started = np.append(timeline.transfer_start, 0)[transfer]
+    producer = np.append(plan.transfers.producer, NONE).astype(np.int64)
+    free = np.where(left >= 0, np.clip(timeline.times[left], since, until), since)
+    sent = np.where(message, np.clip(sent, free, until), until)
+    started = np.where(message, np.clip(started, sent, until), until)
+    blocker = np.where(transfer >= 0, producer[transfer], last - n)
+    parts = len(row), 4
+    cause = np.empty(parts, np.int64)
+    cause[:, 0], cause[:, 1], cause[:, 2], cause[:, 3] = Cause.BLOCKED, _UNTIL_SENT[sort], Cause.QUEUE, Cause.TRANSFER
+    return Segments(
+        np.repeat(plan.rank[row].astype(np.int64), 4),
+        np.stack([since, free, sent, started], axis=1).ravel(),
+        np.stack([free, sent, started, until], axis=1).ravel(),
+        cause.ravel(),
+        np.repeat(row, 4),
+        np.stack([producer[own_transfer], blocker, blocker, blocker], axis=1).ravel(),
+        np.stack([own_transfer, transfer, transfer, transfer], axis=1).ravel(),
+    )
+
+
+def _batches(
+    run: Run, row: Longs, since: Longs, until: Longs, owner: Longs, event: Longs, received: Flags
+) -> tuple[Longs, Longs, Longs, Longs]:
+    """Waits for two batches, one after the other, as two waits: (row, since, until, owner of each need).
+
+    A message of a second batch is one received that itself waits for the arrival of the first batch's messages.
+    """
+    plan = run.plan
+    needs = plan.transfers.needs
+    second_batch = np.zeros(plan.events.count, bool)
+    second_batch[plan.events.arrive(needs.owner[run.once(sorts)[needs.event] >= Sort.BACKWARD])] = True
+    second = received & second_batch[event]
+    if not np.any(second):
+        return row, since, until, owner
+    both = np.unique(owner[second])
+    over = since.copy()
+    np.maximum.at(over, owner[~second], run.timeline.times[event[~second]])
+    over = np.minimum(over, until)[both]
+    owner = np.where(second, len(row) + np.searchsorted(both, owner), owner)
+    until_first = until.copy()
+    until_first[both] = over
+    return (
+        np.concatenate([row, row[both]]),
+        np.concatenate([since, over]),
+        np.concatenate([until_first, until[both]]),
+        owner,
+    )
+
+
+def by_cause(run: Run) -> Longs:
+    """Idle ns per rank and cause, shape (ranks, causes)."""
+    found = run.once(segments)
+    out = np.zeros((run.plan.ranks, len(Cause)), np.int64)
+    np.add.at(out, (found.rank, found.cause), found.length)
+    return out
+
+
+def per_op(run: Run) -> tuple[Longs, Longs, Longs]:
+    """Of every op: the ns that its rank waited for it, the cause of the longest part, and the op that it waited for.
+
+    Cause and blocker are -1 where it didn't wait; of equal parts the earlier one counts.
+    """
+    found = run.once(segments)
+    found = found[np.flatnonzero(found.row >= 0)]
+    wait = np.zeros(len(run.plan), np.int64)
+    np.add.at(wait, found.row, found.length)
+    cause, blocker = np.full((2, len(run.plan)), NONE, np.int64)
+    longest = np.lexsort((-found.start, found.length))
+    cause[found.row[longest]], blocker[found.row[longest]] = found.cause[longest], found.blocker[longest]
+    return wait, cause, blocker
+
+
+def limits(run: Run) -> list[tuple[str, str, int]]:
+    """(cause, place, ns): all idle time by cause and place, the largest first.
+
+    The place is a rank for ``upstream`` and ``sync``, a port for ``queue``, the link for ``transfer``, ``blocked`` and
+    ``memory``, and all ranks for ``fill`` and ``drain``.
+    """
+    plan, found = run.plan, run.once(segments)
+    p, ports = plan.ranks, len(plan.ports)
+    # Places by number: 0 is everywhere, then the ranks, the ports, and the links as source * ranks + destination.
+    route = np.append(plan.transfers.route, 0)[found.transfer]
+    link = 1 + p + ports + (plan.routes.src.astype(np.int64) * p + plan.routes.dst)
+    place = np.append(link, 0)[np.where(found.transfer >= 0, route, -1)]
+    queue = np.flatnonzero(found.cause == Cause.QUEUE)
+    if len(queue):
+        port = run.once(freed_by)[1][found.transfer[queue]]
+        place[queue] = np.where(port >= 0, 1 + p + port, place[queue])
+    elsewhere = np.flatnonzero((found.cause == Cause.UPSTREAM) | (found.cause == Cause.SYNC))
+    place[elsewhere] = 1 + plan.rank[found.blocker[elsewhere]]
+    place[found.cause <= Cause.DRAIN] = 0
+    codes, which = np.unique(place * len(Cause) + found.cause, return_inverse=True)
+    total = np.zeros(len(codes), np.int64)
+    np.add.at(total, which, found.length)
+    order = np.lexsort((codes, -total)).tolist()
+    return [(CAUSES[int(codes[i]) % len(Cause)], _place(run, int(codes[i]) // len(Cause)), int(total[i])) for i in order]
+
+
+def _place(run: Run, number: int) -> str:
+    p, ports = run.plan.ranks, len(run.plan.ports)
+    if number == 0:
+        return "all ranks"
+    if number <= p:
+        return f"rank {number - 1}"
+    if number <= p + ports:
+        return run.plan.ports[number - 1 - p]
+    src, dst = divmod(number - 1 - p - ports, p)
+    return f"link {src}→{dst}"

@@ -1,0 +1,190 @@
+"""A Run as bars on lines: what each rank does when, as columns; and bars under a pixel merged.
+
+A line is a rank's row in the chart. The bars of a line don't overlap; times are ns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ppsim.metrics import Run
+from ppsim.ops import NONE
+from ppsim.plan.table import Longs, Plan
+from ppsim.plot.looks import CAUSES, CHUNK, IDLE, PAIR
+from ppsim.timeline import SENDS_AND_MOVES
+
+Floats = NDArray[np.float64]
+GOLDEN = (5**0.5 - 1) / 2
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Bars:
+    """Columns: the line, start and end in ns, the code of what it looks like, the plan's row (-1: idle or merged)."""
+
+    line: Longs
+    start: Floats
+    end: Floats
+    code: Longs
+    row: Longs
+
+    def __len__(self) -> int:
+        return len(self.line)
+
+    def __getitem__(self, key: NDArray[np.generic]) -> Bars:
+        return Bars(self.line[key], self.start[key], self.end[key], self.code[key], self.row[key])
+
+    @property
+    def look(self) -> Longs:
+        """The code without the chunk."""
+        return self.code % CHUNK
+
+    @property
+    def chunk(self) -> Longs:
+        """Which of its rank's stages an op is on, counted from 0."""
+        return self.code // CHUNK
+
+    @classmethod
+    def of(cls, line: Longs, start: Longs, end: Longs, code: Longs, row: Longs) -> Bars:
+        """Bars that take time, by line and start."""
+        lasting = np.flatnonzero(end > start)
+        order = lasting[np.lexsort((start[lasting], line[lasting]))]
+        return cls(line[order], start[order].astype(float), end[order].astype(float), code[order], row[order])
+
+
+def joined(*parts: Bars) -> Bars:
+    """All bars in one table, by line and start."""
+    line, start, end, code, row = (
+        np.concatenate([getattr(part, name) for part in parts]) for name in ("line", "start", "end", "code", "row")
+    )
+    order = np.lexsort((start, line))
+    return Bars(line[order], start[order], end[order], code[order], row[order])
+
+
+def lines_of(ranks: list[int], plan: Plan) -> Longs:
+    """The line of every rank of the plan; -1 where it isn't shown."""
+    lines = np.full(plan.ranks, -1, np.int64)
+    lines[ranks] = np.arange(len(ranks))
+    return lines
+
+
+def chunks(plan: Plan) -> Longs:
+    """Which of its rank's stages each row is on, counted from 0."""
+    held = plan.placement.stages_of
+    table = np.zeros((plan.ranks, plan.placement.stages + 1), np.int64)  # the last column: rows without a stage
+    for rank, stages in enumerate(held):
+        table[rank, list(stages)] = np.arange(len(stages))
+    return table[plan.rank, plan.stage]
+
+
+def busy_rows(plan: Plan) -> NDArray[np.bool_]:
+    """Rows that keep their rank busy; of an atomic pair the first alone."""
+    return ~np.isin(plan.kind, SENDS_AND_MOVES) & ~plan.tail
+
+
+def op_bars(run: Run, lines: Longs) -> Bars:
+    """A bar per op, or per atomic fused pair, that keeps its rank busy for any time."""
+    plan = run.plan
+    rows = np.flatnonzero(busy_rows(plan) & (lines[plan.rank] >= 0))
+    look = plan.kind.astype(np.int64)
+    heads = np.flatnonzero(plan.tail) - 1
+    look[heads] = PAIR + look[heads + 1]
+    code = look + CHUNK * chunks(plan)
+    code[heads] = look[heads]
+    return Bars.of(lines[plan.rank[rows]], run.timeline.start[rows], run.timeline.end[rows], code[rows], rows)
+
+
+def idle_bars(run: Run, lines: Longs) -> Bars:
+    """A bar per idle span, by its cause; where the run doesn't know what its ops waited for, by none."""
+    if "dependencies" in run.knows:
+        from ppsim.metrics.waits import CAUSES as NAMES
+        from ppsim.metrics.waits import segments
+
+        found = run.once(segments)
+        number = np.array([list(CAUSES).index(name) for name in NAMES], np.int64)
+        rank, start, end, cause = found.rank.astype(np.int64), found.start, found.end, number[found.cause]
+    else:
+        rank, start, end = _gaps(run)
+        cause = np.full(len(rank), list(CAUSES).index("unknown"), np.int64)
+    here = lines[rank] >= 0
+    nothing = np.full(int(here.sum()), NONE, np.int64)
+    return Bars.of(lines[rank[here]], start[here], end[here], IDLE + cause[here], nothing)
+
+
+def _gaps(run: Run) -> tuple[Longs, Longs, Longs]:
+    """(rank, start, end) between the busy ops of every rank, from 0 to the makespan."""
+    plan, timeline = run.plan, run.timeline
+    ranks, starts, ends = [], [], []
+    busy = busy_rows(plan)
+    for rank in range(plan.ranks):
+        rows = np.arange(plan.offsets[rank], plan.offsets[rank + 1])
+        rows = rows[busy[rows]]
+        rows = rows[np.argsort(timeline.start[rows], kind="stable")]
+        starts.append(np.concatenate([[0], timeline.end[rows]]))
+        ends.append(np.concatenate([timeline.start[rows], [timeline.makespan]]))
+        ranks.append(np.full(len(rows) + 1, rank, np.int64))
+    return np.concatenate(ranks), np.concatenate(starts), np.concatenate(ends)
+
+
+def transfer_bars(run: Run, lines: Longs) -> tuple[Bars, Bars]:
+    """On their senders' lines: transfers while they occupy their ports, and while they fly. These may overlap."""
+    plan, timeline = run.plan, run.timeline
+    src = lines[plan.routes.src[plan.transfers.route]]
+    here = np.flatnonzero(src >= 0)
+    line, number = src[here], np.zeros(len(here), np.int64)
+    started, left, arrived = timeline.transfer_start[here], timeline.left[here], timeline.arrive[here]
+    return Bars.of(line, started, left, number, here), Bars.of(line, left, arrived, number, here)
+
+
+def within(bars: Bars, low: float, high: float) -> Bars:
+    """The bars of which some part lies between two times."""
+    return bars[(bars.end > low) & (bars.start < high)]
+
+
+def _columns(bars: Bars, low: float, pixel: float) -> Longs:
+    middle = (bars.start + bars.end) / 2
+    return np.maximum(np.floor((middle - low) / pixel), 0).astype(np.int64)
+
+
+def merged(bars: Bars, low: float, pixel: float) -> Bars:
+    """Bars of a pixel or more as they are; of the narrower ones, one of those in each pixel's column of each line.
+
+    Which one: the longer a bar, the likelier, so that every code keeps its share of the area. The choice walks through
+    the column by the golden ratio from one column to the next: a fixed place would hide a kind whose turn comes back at
+    the width of a pixel. Neighbouring columns of one code make one bar.
+    """
+    thin = bars.end - bars.start < pixel
+    if not thin.any():
+        return bars
+    small = bars[thin]
+    column = _columns(small, low, pixel)
+    key = small.line * (int(column.max()) + 2) + column  # neighbours in key are neighbours on one line
+    first = np.flatnonzero(np.diff(key, prepend=-1))
+    total = np.concatenate([[0.0], np.cumsum(small.end - small.start)])
+    begin, end = total[first], total[np.append(first[1:], len(small))]
+    point = begin + (end - begin) * (column[first] * GOLDEN % 1.0)
+    chosen = np.clip(np.searchsorted(total, point, side="right") - 1, first, np.append(first[1:], len(small)) - 1)
+    return joined(bars[~thin], _runs(small.line[first], column[first], key[first], small.code[chosen], low, pixel))
+
+
+def united(bars: Bars, low: float, pixel: float) -> Bars:
+    """Bars of a pixel or more as they are; the narrower ones as the columns of pixels that they touch."""
+    thin = bars.end - bars.start < pixel
+    if not thin.any():
+        return bars
+    small = bars[thin]
+    column = _columns(small, low, pixel)
+    key, first = np.unique(small.line * (int(column.max()) + 2) + column, return_index=True)
+    return joined(bars[~thin], _runs(small.line[first], column[first], key, small.code[first], low, pixel))
+
+
+def _runs(line: Longs, column: Longs, key: Longs, code: Longs, low: float, pixel: float) -> Bars:
+    """Columns of pixels as bars, those of one code that touch as one."""
+    new = np.ones(len(key), bool)
+    new[1:] = (np.diff(key) != 1) | (np.diff(code) != 0)
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(key)) - 1
+    nothing = np.full(len(first), NONE, np.int64)
+    return Bars(line[first], low + column[first] * pixel, low + (column[last] + 1) * pixel, code[first], nothing)

@@ -1,0 +1,129 @@
+"""Bars as rectangles of a chart: one collection per kind, however many bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ppsim.ops import NONE, Kind
+from ppsim.plan.table import Longs
+from ppsim.plot.bars import Bars, Floats
+from ppsim.plot.looks import CAUSES, IDLE, KINDS, PAIR, Look, of_chunk
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+EDGE_POINTS = 2.0
+"""From this width on, a bar is set off from the next by a white edge."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lanes:
+    """What a line is divided into, as offsets from its centre downwards: the bars, and the transfers beneath them."""
+
+    top: float
+    bottom: float
+    strip: tuple[float, float] | None
+
+    @classmethod
+    def of(cls, points: float, transfers: bool) -> Lanes:
+        """For lines of that height: gaps between them, and a strip for transfers, only where there is room."""
+        gap = 0.06 if points >= 4 else 0.0
+        if transfers and points >= 4:
+            return cls(gap - 0.5, 0.22, (0.25, 0.42))
+        return cls(gap - 0.5, 0.5 - gap, None)
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """Bars of one kind, or one half of the fused pairs: their colours, and the plan's rows that they stand for."""
+
+    name: str
+    kind: int
+    bars: Bars
+    row: Longs
+    colours: Floats
+    top: float
+    bottom: float
+
+
+def boxes_of(bars: Bars, lanes: Lanes, chunks: int) -> Iterator[Boxes]:
+    """The bars of ops by kind; a fused pair is its forward above its backward."""
+    palette = {k: np.array([of_chunk(look.colour, c, chunks) for c in range(chunks)]) for k, look in KINDS.items()}
+    for kind in KINDS:
+        mine = bars[bars.look == kind]
+        if len(mine):
+            yield Boxes(Kind(kind).name, kind, mine, mine.row, palette[kind][mine.chunk], lanes.top, lanes.bottom)
+        pairs = bars[bars.look == PAIR + kind]
+        if len(pairs):
+            middle = (lanes.top + lanes.bottom) / 2
+            for half, top, bottom, after in ((Kind.F, lanes.top, middle, 0), (Kind(kind), middle, lanes.bottom, 1)):
+                row = np.where(pairs.row == NONE, NONE, pairs.row + after)
+                fill = palette[half][np.zeros(len(pairs), np.int64)]
+                yield Boxes(f"pair-{half.name}", half, pairs, row, fill, top, bottom)
+
+
+def paint_ops(ax: Axes, boxes: Boxes, points_per_ns: float) -> None:
+    """One collection with the boxes of one kind, by the id 'ops-F'."""
+    wide = (boxes.bars.end - boxes.bars.start) * points_per_ns >= EDGE_POINTS
+    hatch = KINDS[boxes.kind].hatch
+    _paint(
+        ax,
+        boxes.bars,
+        (boxes.top, boxes.bottom),
+        f"ops-{boxes.name}",
+        facecolors=boxes.colours,
+        edgecolors="white",
+        linewidths=np.where(wide, 0.4, 0.0),
+        hatch=hatch or None,
+        zorder=2.0 if boxes.row.max(initial=NONE) == NONE else 2.1,
+    )
+
+
+def paint_idle(ax: Axes, bars: Bars, lanes: Lanes) -> None:
+    """One collection per cause of idleness, by the id 'idle-fill'."""
+    for number, (cause, look) in enumerate(CAUSES.items()):
+        mine = bars[bars.look == IDLE + number]
+        if len(mine):
+            paint_plain(ax, mine, (lanes.top, lanes.bottom), f"idle-{cause}", look, zorder=1.0)
+
+
+def paint_plain(ax: Axes, bars: Bars, lane: tuple[float, float], name: str, look: Look, zorder: float) -> None:
+    """One collection of bars of one look, without edges."""
+    _paint(
+        ax, bars, lane, name,
+        facecolors=look.colour, edgecolors=HATCHING, linewidths=0, hatch=look.hatch or None, zorder=zorder,
+    )  # fmt: skip
+
+
+HATCHING = "#a8a8a8"
+"""The colour of hatches over pale fills."""
+
+
+def _paint(ax: Axes, bars: Bars, lane: tuple[float, float], name: str, **look: object) -> None:
+    from matplotlib.collections import PolyCollection
+
+    corners = np.empty((len(bars), 4, 2))
+    corners[:, (0, 1), 0] = bars.start[:, None]
+    corners[:, (2, 3), 0] = bars.end[:, None]
+    corners[:, (0, 3), 1] = (bars.line + lane[0])[:, None]
+    corners[:, (1, 2), 1] = (bars.line + lane[1])[:, None]
+    collection = PolyCollection(corners, **look)  # type: ignore[arg-type]
+    collection.set_gid(name)
+    ax.add_collection(collection, autolim=False)
+
+
+def paint_step_ends(ax: Axes, ends: Longs) -> None:
+    """A stroke per line and step but the last, by the id 'step-ends'; ``ends`` are ns, shape (steps - 1, lines)."""
+    from matplotlib.collections import LineCollection
+
+    if ends.size:
+        strokes = np.empty((*ends.shape, 2, 2))
+        strokes[..., 0] = ends[..., None]
+        strokes[..., 1] = np.arange(ends.shape[1])[:, None] + np.array([-0.5, 0.5])
+        drawn = LineCollection(list(strokes.reshape(-1, 2, 2)), colors="black", linewidths=1.0, zorder=4)
+        drawn.set_gid("step-ends")
+        ax.add_collection(drawn, autolim=False)

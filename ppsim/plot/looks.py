@@ -1,0 +1,90 @@
+"""What each kind of op, cause of idleness and category of memory looks like, and what the legend calls it.
+
+Colours differ for a colour-blind reader; in grey, those that are as dark as another differ by their hatch. Bars of ops
+are strong, idle time is pale.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ppsim.ops import Kind
+
+PAIR = 16
+"""Added to the kind of its second half: the look of an atomic fused pair."""
+IDLE = 32
+"""Added to the number of its cause: the look of idle time."""
+CHUNK = 64
+"""Times the chunk (a rank's stage, counted from 0), added to an op's look, makes the code of a bar."""
+
+_PALEST = 0.45
+"""How far the last chunk's colour goes towards white."""
+
+
+class Look(NamedTuple):
+    """Fill colour, hatch and the legend's words."""
+
+    colour: str
+    hatch: str
+    words: str
+
+
+KINDS: dict[int, Look] = {
+    Kind.F: Look("#74b3e3", "", "F forward"),
+    Kind.B: Look("#a33d0c", "", "B backward"),
+    Kind.I: Look("#e07f28", "", "I input gradient"),
+    Kind.W: Look("#f2d24b", "", "W weight gradient"),
+    Kind.R: Look("#8a6bb0", "/////", "R recompute"),
+    Kind.OPTIM: Look("#2b2b2b", "", "OPTIM optimizer step"),
+}
+"""The kinds that keep a rank busy."""
+
+CAUSES: dict[str, Look] = {
+    "fill": Look("#f3f3f3", "", "fill"),
+    "drain": Look("#e2e2e2", "", "drain"),
+    "upstream": Look("#f7efe8", "////", "upstream op not done"),
+    "transfer": Look("#e4f0ec", "....", "message under way"),
+    "queue": Look("#e4f0ec", "||||", "message queued for a port"),
+    "blocked": Look("#f6e6e9", "xxxx", "held by its own send"),
+    "memory": Look("#ece6f4", "----", "activation being moved"),
+    "sync": Look("#e6ecf7", "++++", "gradient sync"),
+    "unknown": Look("#efefef", "", "cause unknown"),
+}
+"""Idle time, by the causes of ``metrics.waits``; 'unknown' where a run doesn't say what its ops waited for."""
+
+OCCUPIES = Look("#1f6f5c", "", "transfer on its ports")
+FLIGHT = Look("#a9cfc4", "", "transfer in flight")
+
+CATEGORIES: dict[str, Look] = {
+    "weights": Look("#5b6770", "", "weights"),
+    "gradients": Look("#8d9aa3", "....", "gradients"),
+    "optimizer": Look("#b9c3c9", "////", "optimizer state"),
+    "stash": Look("#8a6bb0", "\\\\\\\\", "weight versions"),
+    "activations": Look("#74b3e3", "", "activations"),
+    "messages": Look("#e07f28", "", "messages"),
+}
+"""What memory is held for, from the bottom of the stack to its top."""
+
+
+def rgb(colour: str) -> tuple[float, float, float]:
+    """Red, green and blue of '#rrggbb', from 0 to 1."""
+    red, green, blue = bytes.fromhex(colour[1:])
+    return red / 255, green / 255, blue / 255
+
+
+def of_chunk(colour: str, chunk: int, chunks: int) -> tuple[float, float, float]:
+    """A kind's colour on a rank's chunk: the later the chunk, the paler."""
+    white = _PALEST * chunk / max(chunks - 1, 1)
+    red, green, blue = rgb(colour)
+    return red + (1 - red) * white, green + (1 - green) * white, blue + (1 - blue) * white
+
+
+def luminance(colour: tuple[float, float, float]) -> float:
+    """Relative luminance, from 0 (black) to 1 (white). Source: WCAG 2.1, 'relative luminance'."""
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def ink(colour: tuple[float, float, float]) -> str:
+    """The text colour with the higher contrast on ``colour``: nearly black, or white."""
+    return "#111111" if (luminance(colour) + 0.05) ** 2 > 0.05 * 1.05 else "#ffffff"

@@ -1,0 +1,110 @@
+"""What a Gantt chart is about to show: which ranks and times, all bars in them, and its one-sentence title."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppsim.errors import PpsimError, shown
+from ppsim.metrics import Run, bubble
+from ppsim.plan.table import Longs
+from ppsim.plot import bars as table
+from ppsim.plot import scales
+from ppsim.plot.bars import Bars
+from ppsim.timeline import PER_SECOND
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """The ranks from the top, the time from ``low`` to ``high`` (ns), and all bars in it before any are merged."""
+
+    run: Run
+    ranks: list[int]
+    low: float
+    high: float
+    ops: Bars
+    idle: Bars
+    transfers: tuple[Bars, Bars]
+    """While they occupy their ports, and while they fly."""
+    step_ends: Longs
+    """ns, shape (steps - 1, ranks shown)."""
+    op_count: int
+    """Busy ops in view, those that take no time and both of a fused pair among them."""
+
+    @classmethod
+    def of(cls, run: Run, ranks: list[int], window: tuple[float, float]) -> View:
+        """Everything of these ranks within the window."""
+        lines, plan, timeline = table.lines_of(ranks, run.plan), run.plan, run.timeline
+        occupying, flying = table.transfer_bars(run, lines)
+        busy = (table.busy_rows(plan) | plan.tail) & (lines[plan.rank] >= 0)
+        seen = busy & (timeline.end >= window[0]) & (timeline.start <= window[1])
+        return cls(
+            run,
+            ranks,
+            *window,
+            table.within(table.op_bars(run, lines), *window),
+            table.within(table.idle_bars(run, lines), *window),
+            (table.within(occupying, *window), table.within(flying, *window)),
+            step_ends(run)[:, ranks],
+            int(seen.sum()),
+        )
+
+    @property
+    def stages_per_rank(self) -> int:
+        """The most stages that a rank of the run holds."""
+        return max(len(held) for held in self.run.plan.placement.stages_of)
+
+    @property
+    def unit(self) -> scales.Unit:
+        """The unit of the time axis."""
+        return scales.fitting(self.high, scales.TIMES)
+
+
+def ranks_shown(run: Run, ranks: Sequence[int] | None, most: int) -> list[int]:
+    """The ranks asked for; by default all, or every n-th so that there are at most ``most``."""
+    there = run.plan.ranks
+    if ranks is None:
+        return list(range(0, there, -(-there // most)))
+    wanted = list(ranks)
+    for rank in wanted:
+        if not isinstance(rank, int | np.integer) or not 0 <= rank < there:
+            raise PpsimError(f"ranks: {shown(rank)} is no rank of this run; they are 0 to {there - 1}")
+    if not wanted or len(set(wanted)) < len(wanted):
+        raise PpsimError("ranks: name at least one rank, and each once")
+    return [int(rank) for rank in wanted]
+
+
+def window_ns(run: Run, window: tuple[float, float] | None) -> tuple[float, float]:
+    """The part of the time to show, in ns; by default the whole run."""
+    if window is None:
+        return 0.0, float(max(run.timeline.makespan, 1))
+    low, high = (float(second) * PER_SECOND for second in window)
+    if not 0 <= low < high < np.inf:
+        raise PpsimError(f"window: {window[0]} s to {window[1]} s is no part of a run; give (start, end) in seconds")
+    return low, high
+
+
+def title(run: Run, schedule: str | None) -> str:
+    """The chart in one sentence; both bubbles by name."""
+    plan = run.plan
+    stages = max(len(held) for held in plan.placement.stages_of)
+    sizes = [f"p={plan.ranks}", f"m={plan.microbatches}", *([f"v={stages}"] if stages > 1 else [])]
+    steps = f" for {plan.steps} steps" if plan.steps > 1 else ""
+    overhead = bubble.bubble_overhead(run)
+    return (
+        f"{schedule or 'A run'} with {', '.join(sizes)} takes {scales.duration(run.timeline.makespan)}{steps}: "
+        f"bubble_ratio {scales.percent(bubble.bubble_ratio(run))}, "
+        f"bubble_overhead {'unknown' if overhead is None else scales.percent(overhead)}"
+    )
+
+
+def step_ends(run: Run) -> Longs:
+    """When each step but the last ends on each rank, shape (steps - 1, ranks); a barrier ends it on all at once."""
+    plan = run.plan
+    if plan.asynchronous:
+        return np.empty((0, plan.ranks), np.int64)
+    ends = np.zeros((plan.steps, plan.ranks), np.int64)
+    np.maximum.at(ends, (plan.step, plan.rank), run.timeline.end)
+    return np.broadcast_to(ends.max(axis=1, keepdims=True), ends.shape)[:-1] if plan.barrier else ends[:-1]

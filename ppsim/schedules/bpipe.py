@@ -1,0 +1,177 @@
+"""BPipe: 1F1B whose early stages lend activations to the late ones, so that all hold about as many."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from ppsim import theory
+from ppsim.errors import Notice
+from ppsim.model import Whole, one_or_list
+from ppsim.ops import Kind, Op, Ops, Orders, concat, from_ops
+from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, one_forward_one_backward
+
+Pairs = Annotated[
+    Annotated[Literal["mirror"], Tag("<one>")] | Annotated[list[list[Whole]], Tag("<list>")],
+    Discriminator(one_or_list),
+]
+
+
+class BPipe(Schedule):
+    """1F1B with activation balancing: no rank ever holds more than ``limit`` activations, its own and its partner's.
+
+    Rank x needs p - x activations under 1F1B, rank p-1-x needs x + 1: a pair needs p + 1, its fair share is half of it,
+    and one slot more lets an eviction and a load fly at once. What exceeds the limit is evicted to the partner and
+    loaded back before its backward; the moves are transfers over the pair's link, beside the computing.
+    Source: Kim et al. 2023 (BPipe), ICML, PMLR 202 (the pairing and the balance); where the moves stand is our own rule.
+    """
+
+    name: Literal["bpipe"] = "bpipe"
+    pairs: Pairs = "mirror"
+    """Who lends to whom: rank x with p-1-x, or a list of pairs such as [[0, 1], [2, 3]]."""
+    limit: Whole | None = Field(None, ge=1)
+    """Most activations on a rank at any instant (default: the least that works, ceil((p+2)/2) for mirror pairs)."""
+
+    def partners(self, ranks: int) -> dict[int, int]:
+        """The partner of every rank that has one."""
+        if self.pairs == "mirror":
+            return {x: ranks - 1 - x for x in range(ranks) if x != ranks - 1 - x}
+        return {a: b for pair in self.pairs for a, b in (pair, pair[::-1])}
+
+    def least_limit(self, ranks: int) -> int:
+        """The least limit that works: half of what a pair needs and one slot to swap through; what a lone rank needs."""
+        partner = self.partners(ranks)
+        own = [ranks - x for x in range(ranks)]
+        # A rank that needs less than that lends nothing.
+        return max(min(own[x], (own[x] + own[partner.get(x, x)]) // 2 + 1) for x in range(ranks))
+
+    def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
+        """Pairs are of two different ranks, each in one pair; the limit leaves a pair room to swap."""
+        if self.pairs != "mirror":
+            wrong = list(self._wrong_pairs(ranks))
+            yield from wrong
+            if wrong:
+                return
+        least = self.least_limit(ranks)
+        if self.limit is not None and self.limit < least:
+            yield (
+                "schedule.limit",
+                f"{self.limit} activations are too few: with these pairs of {ranks} ranks the least limit is {least}",
+            )
+
+    def _wrong_pairs(self, ranks: int) -> Iterator[tuple[str, str]]:
+        seen: dict[int, int] = {}
+        for index, pair in enumerate(self.pairs):
+            key = f"schedule.pairs.{index}"
+            if len(pair) != 2 or pair[0] == pair[1]:
+                yield key, f"a pair is two different ranks, as in [0, {max(ranks - 1, 1)}]"
+                continue
+            for rank in map(int, pair):
+                if not 0 <= rank < ranks:
+                    yield key, f"rank {rank} is unknown; the ranks are 0 to {ranks - 1}"
+                elif rank in seen:
+                    yield key, f"rank {rank} is in pair {seen[rank]}, too; a rank has one partner"
+                seen.setdefault(rank, index)
+
+    def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
+        """M < p; nothing to balance."""
+        yield from fewer_microbatches_than_ranks(ranks, microbatches)
+        limit = self.limit or self.least_limit(ranks)
+        most = min(ranks, microbatches)
+        if most <= limit:
+            why = "" if self.pairs == "mirror" else "; mirror pairs, rank x with p-1-x, share out the most"
+            yield Notice(
+                "nothing_to_balance",
+                "schedule.limit" if self.limit is not None else "schedule.pairs",
+                f"no rank needs more than the limit of {limit} activations, so that nothing is evicted: as 1f1b{why}",
+            )
+
+    def theory(self) -> theory.Form:
+        """As 1F1B, while no move is waited for."""
+        return theory.ONE_F_ONE_B
+
+    def orders(self, problem: Problem) -> Orders:
+        """1F1B's orders, with the moves of every rank that needs more than the limit."""
+        p, m = problem.ranks, problem.microbatches
+        limit, partner = self.limit or self.least_limit(p), self.partners(p)
+        per_rank: list[Ops] = []
+        waiting: list[Ops] = []
+        awaited: list[Ops] = []
+        for x in range(p):
+            order = one_forward_one_backward(problem.rank(x), p - x)
+            if min(m, p - x) > limit:
+                lender = _Lender(order, limit, partner[x], room=limit - min(m, p - partner[x]))
+                order = lender.walk()
+                waiting.append(from_ops(op for op, _ in lender.conditions()))
+                awaited.append(from_ops(op for _, op in lender.conditions()))
+            per_rank.append(order)
+        return Orders.of(per_rank, (concat(*waiting), concat(*awaited)) if waiting else None)
+
+
+@dataclass(eq=False)
+class _Lender:
+    """One walk over a rank's 1F1B that puts in its moves. ``room`` is how many activations the partner takes in."""
+
+    order: Ops
+    limit: int
+    partner: int
+    room: int
+    out: list[Op] = field(default_factory=list)
+    takes: list[Op] = field(default_factory=list)
+    """What takes a slot, as listed: a forward, a LOAD."""
+    frees: list[Op] = field(default_factory=list)
+    """What frees one: a backward, an EVICT."""
+    away: deque[int] = field(default_factory=deque)
+    """Microbatches that are at the partner, the next needed first."""
+
+    def walk(self) -> Ops:
+        """The order with its moves."""
+        order = list(self.order)
+        for position, op in enumerate(order):
+            self._put(op)
+            following = [later.kind for later in order[position + 1 : position + 3]]
+            if op.kind == Kind.F and following == [Kind.F, Kind.F]:
+                # Warm-up: one forward ahead of need, so that it flies while the next forward runs.
+                if self.held + 2 > self.limit:
+                    self._evict(op)
+            elif op.kind == Kind.F and following[:1] == [Kind.B]:
+                # Swap: both moves fly during the next backward and forward.
+                after_next = order[position + 1].microbatch + 1
+                if self.held == self.limit and self.away and self.away[0] == after_next:
+                    self._evict(op)
+                    self._load(op.stage)
+            elif op.kind == Kind.B and following[:1] == [Kind.B] and self.away:
+                # Cool-down: every backward makes room for the next activation that is away.
+                self._load(op.stage)
+        return from_ops(self.out)
+
+    @property
+    def held(self) -> int:
+        """Own activations here, by the order of the list."""
+        return len(self.takes) - len(self.frees)
+
+    def _put(self, op: Op) -> None:
+        self.out.append(op)
+        (self.takes if op.kind in (Kind.F, Kind.LOAD) else self.frees).append(op)
+
+    def _evict(self, forward: Op) -> None:
+        self._put(Op(Kind.EVICT, forward.stage, forward.microbatch, peer=self.partner))
+        self.away.append(forward.microbatch)
+
+    def _load(self, stage: int) -> None:
+        self._put(Op(Kind.LOAD, stage, self.away.popleft(), peer=self.partner))
+
+    def conditions(self) -> Iterator[tuple[Op, Op]]:
+        """(op, what it waits for): the i-th taker for the (i - limit)-th to free a slot, EVICT e for LOAD e - room.
+
+        Each freed slot is waited for by one taker only, so that the limit holds in whatever order the moves end.
+        """
+        yield from zip(self.takes[self.limit :], self.frees, strict=False)
+        evicts = [op for op in self.out if op.kind == Kind.EVICT]
+        loads = [op for op in self.out if op.kind == Kind.LOAD]
+        yield from zip(evicts[self.room :], loads, strict=False)

@@ -1,0 +1,48 @@
+"""DualPipeV: DualPipe cut in half and folded into a V, so that the weights exist once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from ppsim import theory
+from ppsim.ops import Ops, Orders
+from ppsim.placement import Placement, v_shape
+from ppsim.schedules.base import Problem, Rank, Schedule
+from ppsim.schedules.dualpipe import Stream, meeting
+
+
+class DualPipeV(Schedule):
+    """DualPipe on half the ranks: the far stream is the near one on its way back, so that no weights exist twice.
+
+    Source: Qi et al. 2025 ("cut in half"), sail.sea.com, and deepseek-ai/DualPipe, dualpipev.py, whose order PyTorch's
+    ScheduleDualPipeV runs, too.
+    """
+
+    name: Literal["dualpipev"] = "dualpipev"
+
+    def placement(self, ranks: int) -> Placement:
+        """Rank r holds stages r (going down) and 2p-1-r (coming back up)."""
+        return v_shape(ranks)
+
+    def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
+        """M >= 2p."""
+        if microbatches < 2 * ranks:
+            yield (
+                "pipeline.microbatches",
+                f"dualpipev needs at least 2 · ranks = {2 * ranks} microbatches; {microbatches} is too few, {2 * ranks} "
+                "would do",
+            )
+
+    def theory(self) -> theory.Form:
+        """(p-1)(F&B + B - 3W) of idle time."""
+        return theory.DUALPIPE_V
+
+    def orders(self, problem: Problem) -> Orders:
+        """Both streams are the same microbatches: near on their way down, far on their way back up."""
+        return problem.per_rank(self._rank)
+
+    @staticmethod
+    def _rank(rank: Rank) -> Ops:
+        down, up = rank.stages
+        return meeting(Stream(down), Stream(up), rank.microbatches, rank.index, rank.distance_to_last)

@@ -1,0 +1,53 @@
+"""Hanayo: microbatches run up and down the ranks in waves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from ppsim import theory
+from ppsim.errors import Notice
+from ppsim.model import Whole
+from ppsim.ops import Ops, Orders
+from ppsim.placement import Placement, wave
+from ppsim.schedules.base import Problem, Rank, Schedule
+from ppsim.schedules.chimera import joined, unfilled_unit, unit
+
+
+class Hanayo(Schedule):
+    """Chimera folded into a V, so that weights exist once, and the V repeated: ``waves`` times down and up the ranks,
+    2 · waves stages per rank, the bubble shrinking with every wave.
+
+    Microbatches go in units of p. A rank keeps between (2 · waves - 1) p + 1 and 2 · waves · p activations of a stage.
+    Source: Liu et al. 2023 (Hanayo), arXiv 2308.15762, sections 3.1 to 3.3, figure 2.
+    """
+
+    name: Literal["hanayo"] = "hanayo"
+    waves: Whole = Field(1, ge=1)
+    """How often a microbatch goes up the ranks and back down (W)."""
+
+    def placement(self, ranks: int) -> Placement:
+        """Chunk c goes up the ranks where c is even, back down where it is odd."""
+        return wave(ranks, self.waves)
+
+    def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
+        """A last unit that isn't full."""
+        yield from unfilled_unit("hanayo", ranks, microbatches)
+
+    def theory(self) -> theory.Form:
+        """2(p-1) B of idle time per stage op, so that it shrinks with the stages, for m = p."""
+        return theory.HANAYO
+
+    def orders(self, problem: Problem) -> Orders:
+        """Units of p microbatches, the end of one alternating with the beginning of the next."""
+        return problem.per_rank(self._rank)
+
+    @staticmethod
+    def _rank(rank: Rank) -> Ops:
+        turns = list(zip(rank.stages[0::2], rank.stages[1::2], strict=True))
+        starts = range(0, rank.microbatches, rank.ranks)
+        runs = [np.arange(start, min(start + rank.ranks, rank.microbatches)) for start in starts]
+        return joined([unit(turns, run, run, rank.ranks - rank.index) for run in runs])

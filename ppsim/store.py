@@ -1,0 +1,179 @@
+"""Results on disk: a folder per run, written whole or not at all.
+
+Everything is written into a hidden folder beside the target first, which then takes the target's place in one step. The
+hidden folder's lock keeps two runs apart; one that a killed run left behind has no lock and is cleared by the next.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ppsim.config import resolved
+from ppsim.errors import PpsimError, printable
+from ppsim.result import Result
+
+MARKER = ".ppsim"
+LOCK = ".lock"
+MANY_OPS = 200_000
+"""Above this many ops the tables with a row per op are written only on request."""
+
+
+def write(result: Result, folder: Path, all_files: bool = False, pictures: bool = True) -> list[str]:
+    """Write every file of a run into ``folder``, in place of an earlier run's; returns their names.
+
+    Raises PpsimError, and leaves what was there, where that isn't possible.
+    """
+    with replaced(folder) as fresh:
+        for name, make in _files(result, all_files, pictures):
+            make(fresh / name)
+    return sorted(path.name for path in folder.iterdir() if path.name != MARKER)
+
+
+def _files(result: Result, all_files: bool, pictures: bool) -> Iterator[tuple[str, Callable[[Path], object]]]:
+    yield "config.yaml", lambda path: path.write_text(resolved.text(result.experiment), encoding="utf-8")
+    yield "summary.json", lambda path: path.write_text(summary_json(result) + "\n", encoding="utf-8")
+    for source, name in result.experiment.files():
+        yield name, lambda path, source=source: shutil.copyfile(source, path)
+    if all_files or len(result.plan) <= MANY_OPS:
+        yield "tasks.csv", lambda path: result.tasks.to_csv(path, index=False, lineterminator="\n")
+        yield "transfers.csv", lambda path: result.transfers.to_csv(path, index=False, lineterminator="\n")
+        yield "memory.csv", lambda path: result.memory.to_csv(path, index=False, lineterminator="\n")
+        yield "trace.json", lambda path: _trace(result, path)
+    if pictures:
+        yield "gantt.png", lambda path: _plot("gantt", result, path)
+        yield "memory.png", lambda path: _plot("memory", result, path)
+
+
+def summary_json(result: Result) -> str:
+    """The summary as JSON text."""
+    return json.dumps(result.summary, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _trace(result: Result, path: Path) -> None:
+    from ppsim.formats import chrome_trace
+
+    with path.open("w", encoding="utf-8", newline="\n") as stream:
+        chrome_trace.write(result, stream)
+
+
+def _plot(kind: str, result: Result, path: Path) -> None:
+    from ppsim import plot
+
+    axes = getattr(plot, kind)(result)
+    plot.save(axes.figure, path)
+
+
+@contextmanager
+def replaced(folder: Path) -> Iterator[Path]:
+    """A fresh hidden folder that takes the place of ``folder`` at the end; nothing happens to that on an error."""
+    _refuse_dangerous(folder)
+    _refuse_foreign(folder)
+    hidden = folder.parent / f".{folder.name}.ppsim-new"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        if hidden.is_symlink():
+            raise PpsimError(f"{_shown(hidden)}: a link; ppsim writes only into folders of its own")
+        hidden.mkdir(exist_ok=True)
+        lock = os.open(hidden / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+    except OSError as error:
+        raise _cannot(folder, error) from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise PpsimError(f"{_shown(folder)}: another run is writing there; wait for it, or use --out") from None
+        try:
+            _clear(hidden, keep={LOCK})
+            yield hidden
+            names = sorted(path.name for path in hidden.iterdir() if path.name != LOCK)
+            (hidden / MARKER).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+            _refuse_foreign(folder)
+            _swap(hidden, folder)
+        except OSError as error:
+            raise _cannot(folder, error) from None
+        finally:
+            _discard(hidden)
+            (folder / LOCK).unlink(missing_ok=True)
+    finally:
+        os.close(lock)
+
+
+def _discard(hidden: Path) -> None:
+    try:
+        if hidden.exists():
+            _clear(hidden, keep=set())
+            hidden.rmdir()
+    except OSError:
+        pass  # what can't be cleared now is cleared by the next run
+
+
+def _clear(folder: Path, keep: set[str]) -> None:
+    for path in folder.iterdir():
+        if path.name not in keep:
+            path.unlink()
+
+
+def _swap(new: Path, target: Path) -> None:
+    """Put ``new`` in the place of ``target``; what was there ends up in the place of ``new``."""
+    if not target.exists():
+        new.rename(target)
+        return
+    exchange = 2  # RENAME_EXCHANGE of Linux's renameat2: both names change at once, there is no moment without a result
+    at_cwd = -100
+    try:
+        libc = ctypes.CDLL(None, use_errno=True)
+        done = libc.renameat2(at_cwd, os.fsencode(new), at_cwd, os.fsencode(target), exchange) == 0
+    except (AttributeError, OSError):
+        done = False
+    if not done:
+        aside = new.with_suffix(".old")
+        target.rename(aside)
+        new.rename(target)
+        aside.rename(new)
+
+
+def _refuse_dangerous(folder: Path) -> None:
+    if ".." in folder.parts:
+        raise PpsimError(f"{_shown(folder)}: '..' in a results folder; name it directly")
+    if folder.is_symlink():
+        raise PpsimError(f"{_shown(folder)}: a link; ppsim writes only into folders of its own")
+    if folder.exists() and not folder.is_dir():
+        raise PpsimError(f"{_shown(folder)}: a file; results go into a folder")
+    absolute = folder.absolute().resolve()
+    here = Path.cwd().resolve()
+    if absolute == Path.home().resolve() or absolute == here or absolute in here.parents:
+        raise PpsimError(f"{_shown(folder)}: the home or working directory, or one above it; name a folder inside")
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Only an empty folder, or one that holds nothing but what ppsim wrote, may be replaced."""
+    if not folder.exists():
+        return
+    try:
+        marker = folder / MARKER
+        ours = {MARKER, LOCK}
+        if marker.is_file() and not marker.is_symlink():
+            ours |= set(marker.read_text(encoding="utf-8").splitlines())
+        foreign = sorted(path.name for path in folder.iterdir() if path.name not in ours or path.is_dir())
+    except (OSError, UnicodeDecodeError) as error:
+        raise _cannot(folder, error) from None
+    if foreign:
+        more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
+        named = ", ".join(printable(name) for name in foreign[:3])
+        raise PpsimError(f"{_shown(folder)}: ppsim didn't write {named}{more}; move that away, or use --out")
+
+
+def _cannot(folder: Path, error: Exception) -> PpsimError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return PpsimError(f"{_shown(folder)}: can't be written: {reason}")
+
+
+def _shown(path: Path) -> str:
+    return printable(str(path))
