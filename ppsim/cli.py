@@ -99,7 +99,7 @@ def check(config: Config, set_: Set = None) -> None:
     problem = experiment.problem()
     typer.echo(text(experiment), nl=False)
     found = [
-        *experiment.schedule.notices(problem.ranks, problem.microbatches), *notices(experiment, problem),
+        *experiment.schedule.notices(problem.ranks, experiment.pipeline.microbatches), *notices(experiment, problem),
     ]  # fmt: skip
     for notice in found:
         typer.echo(f"# warning: {notice.key}: {notice.message}")
@@ -225,3 +225,7 @@ def main() -> None:
         typer.echo(traceback.format_exc(), err=True)
         typer.echo("this is a bug in ppsim, not in your input: please report it with the lines above", err=True)
         sys.exit(BUG)
+
+
+if __name__ == "__main__":
+    main()

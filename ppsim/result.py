@@ -83,9 +83,9 @@ class Result:
             return {}
         ratio = form.bubble_ratio(sizes)
         return {
-            "makespan_s": float(sizes.work + bubble_s),
+            "makespan_s": float(form.work(sizes) + bubble_s),
             "bubble_ratio": None if ratio is None else float(ratio),
-            "bubble_overhead": float(bubble_s / sizes.work) if sizes.work else None,
+            "bubble_overhead": float(bubble_s / form.work(sizes)) if form.work(sizes) else None,
             "source": form.source,
             "assumes": "equal stages, equal microbatches, links that are free or a latency alone",
         }
@@ -108,6 +108,7 @@ class Result:
             m=self.problem.microbatches,
             v=max(stages // p, 1),
             latency=Fraction(flights.pop(), PER_SECOND) if only_latency else Fraction(0),
+            pair=None if costs.overlapped is None else sum(costs.overlapped, Fraction(0)) / stages,
             **mean,
         )
 

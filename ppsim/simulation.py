@@ -36,7 +36,7 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
         raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, schedule, problem)])) from None
     found = [
         *plugin_notices(),
-        *schedule.notices(problem.ranks, problem.microbatches),
+        *schedule.notices(problem.ranks, experiment.pipeline.microbatches),
         *notices(experiment, problem),
         *plan.notices,
     ]

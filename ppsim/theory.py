@@ -95,6 +95,10 @@ def _breadth_first(s: Sizes) -> Fraction | None:
     return _gpipe(s)
 
 
+def _slices(s: Sizes) -> Fraction | None:
+    return (s.p - 1) * (s.forward + s.backward) if not s.latency or s.p == 1 else None
+
+
 def _zb_1p(s: Sizes) -> Fraction | None:
     # Whichever lies between a rank's first I and the next one's: F, I, or both less the W that fits in between.
     if s.m < s.p or (s.latency and s.p > 1):
@@ -112,7 +116,7 @@ def _zb_v(s: Sizes) -> Fraction | None:
 
 def _dual_pipe(s: Sizes, half: int) -> Fraction | None:
     # F&B + B - 3W where F = I; where F > I the order's own backwards are hidden, its forwards are not.
-    if s.input_grad > s.forward or s.pair not in (None, s.forward + s.backward) or (s.latency and half > 1):
+    if s.input_grad > s.forward or s.pair not in (None, s.forward + s.backward) or (s.latency and s.p > 1):
         return None
     return (half - 1) * (2 * s.forward + max(s.input_grad - s.weight_grad, Fraction(0)))
 
@@ -151,7 +155,7 @@ ONE_F_ONE_B = Form("(p-1)(F+B): Megatron-LM SC'21, arXiv 2104.04473, section 2.2
 EAGER = Form("(p-1)(F+B): as 1F1B; the longer warm-up hides the links' latency", _eager)
 INTERLEAVED = Form("(p-1)(F+B)/v: Megatron-LM SC'21, arXiv 2104.04473, section 2.2.2", _interleaved)
 BREADTH_FIRST = Form("(p-1)(F+B)/v: Lamy-Poirier, arXiv 2211.05953, section 4", _breadth_first)
-SLICES = Form("(p-1)(F+B)/k: Seq1F1B, arXiv 2406.03488, section 3 (k equal slices)", _one_f_one_b_of_slices)
+SLICES = Form("(p-1)(F+B)/k: Seq1F1B, arXiv 2406.03488, section 3 (k equal slices)", _slices)
 ZB_1P = Form("(p-1)(F+I-W)/v for W <= F, I: Zero Bubble (ZB-H1), arXiv 2401.10241, table 2", _zb_1p)
 ZB_V = Form("none inside a rank's span for F = I = W: Zero Bubble, arXiv 2401.10241, section 6; (p-1)I before it", _zb_v)
 DUALPIPE = Form("(p/2-1)(F&B+B-3W) for F = I: deepseek-ai/DualPipe, README", _dual_pipe_two_way)

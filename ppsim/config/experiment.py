@@ -141,14 +141,16 @@ class Experiment(Model):
 
     def problem(self, schedule: Schedule | None = None) -> Problem:
         """Sizes and stage costs, for this experiment's schedule or another one."""
-        placement = (schedule or self.schedule).placement(self.pipeline.ranks)
+        schedule = schedule or self.schedule
+        placement, slices = schedule.placement(self.pipeline.ranks), schedule.cut()
         return Problem(
             ranks=self.pipeline.ranks,
-            microbatches=self.pipeline.microbatches,
+            microbatches=self.pipeline.microbatches * len(slices),
             placement=placement,
-            costs=self.costs.stage_costs(placement, self.micro_batch_scale),
+            costs=self.costs.stage_costs(placement, self.micro_batch_scale / len(slices)),
             steps=self.pipeline.steps,
-            stream=(schedule or self.schedule).asynchronous,
+            stream=schedule.asynchronous,
+            slices=slices,
         )
 
 

@@ -24,7 +24,9 @@ def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) ->
     try:
         return Experiment(**{"name": default_name(path), **document.data})
     except ConfigError as error:
-        lines = {f"{document.where(mistake.place)}: {mistake}": None for mistake in error.mistakes}
+        placed = [(document.locate(mistake.place), mistake) for mistake in error.mistakes]
+        placed.sort(key=lambda item: item[0] if isinstance(item[0], tuple) else (0, 0))
+        lines = {f"{document.where(mistake.place)}: {mistake}": None for _, mistake in placed}
         raise ConfigError("\n".join(lines) or str(error)) from None
 
 

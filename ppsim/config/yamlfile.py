@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import io
 import re
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +21,9 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.representer import RoundTripRepresenter
 
-from ppsim.config.yamltree import MAX_DEPTH, Builder, Node, Place, position, where
-from ppsim.errors import ConfigError, did_you_mean, printable, shown
+from ppsim import textfile
+from ppsim.config.yamltree import MAX_DEPTH, Builder, Node, Place, where
+from ppsim.errors import ConfigError, printable, shown
 
 MAX_BYTES: Final = 1 << 20
 
@@ -64,37 +64,13 @@ class Document:
 def read(path: Path) -> Document:
     """The one YAML document of a regular file of UTF-8 text, at most ``MAX_BYTES`` long; a mapping at its top."""
     label = printable(str(path))
-    text = _text(path, label)
+    text = textfile.read(path, "a YAML file", MAX_BYTES)
     root = Builder(label).build(text)
     if root is None:
         raise ConfigError(f"{label}: empty; there are no settings in it")
     if not isinstance(root.value, dict):
         raise ConfigError(f"{where(label, root.place)}: {shown(root.value)}, where a mapping of settings is due")
     return Document(label, root, path)
-
-
-def _text(path: Path, label: str) -> str:
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise ConfigError(f"{label}: a directory, where a YAML file is due")
-        if not stat.S_ISREG(mode):
-            raise ConfigError(f"{label}: not a regular file, but a pipe, device or socket")
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except FileNotFoundError:
-        near = did_you_mean(path.name, sorted(p.name for p in path.parent.glob("*.y*ml")))
-        raise ConfigError(f"{label}: no such file{printable(near)}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"{label}: can't be read: {reason}") from None
-    if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{label}: larger than {MAX_BYTES >> 20} MiB, the limit for a YAML file")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line, column = position(raw[: error.start].decode("utf-8", "replace"))
-        raise ConfigError(f"{label}:{line}:{column}: not UTF-8 text (byte 0x{raw[error.start]:02x})") from None
 
 
 def _from_python(value: Any, label: str, depth: int = 0) -> Node:

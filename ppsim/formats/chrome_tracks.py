@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ppsim.formats.chrome_json import text_of
 from ppsim.plan.table import Plan
 
 
@@ -49,10 +49,10 @@ class Tracks:
     def events(self) -> Iterator[str]:
         """The events that name and sort them."""
         for pid, name in enumerate(self.processes):
-            yield f'{{"ph":"M","pid":{pid},"name":"process_name","args":{{"name":{text_of(name)}}}}}'
+            yield f'{{"ph":"M","pid":{pid},"name":"process_name","args":{{"name":{json.dumps(name)}}}}}'
             yield f'{{"ph":"M","pid":{pid},"name":"process_sort_index","args":{{"sort_index":{pid}}}}}'
         for tid, (pid, name) in enumerate(self.threads, 1):
-            yield f'{{"ph":"M",{_keys(pid, tid)},"name":"thread_name","args":{{"name":{text_of(name)}}}}}'
+            yield f'{{"ph":"M",{_keys(pid, tid)},"name":"thread_name","args":{{"name":{json.dumps(name)}}}}}'
             yield f'{{"ph":"M",{_keys(pid, tid)},"name":"thread_sort_index","args":{{"sort_index":{tid}}}}}'
 
 

@@ -76,7 +76,8 @@ def from_torch(schedule: Any, comms: bool = False) -> ExplicitOrders:
             "pipeline_order (a class of your own returns it from _get_pipeline_order)"
         )
     if sorted(order) != list(range(len(order))):
-        raise FormatError(f"{shown(name)}: pipeline_order is of the ranks {shown(sorted(order))}, not of 0, 1, 2, …")
+        ranks = ", ".join(map(str, sorted(order)))
+        raise FormatError(f"{shown(name)}: pipeline_order is of the ranks {ranks}; they go from 0 on without a gap")
     rows = (",".join(str(action) for action in order[rank] if action is not None) for rank in range(len(order)))
     tables = dialects.read("\n".join(rows), label=name)
     if not comms:

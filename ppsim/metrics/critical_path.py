@@ -19,7 +19,7 @@ PARTS = ("transfer", "latency", "queue")
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Links in the order of time: the first starts at 0, each starts when the one before ends, the last at the makespan.
+    """Links in the order of time: from 0 to the makespan, each starts when the one before ends.
 
     A link is the op ``row`` or the ``transfer`` (the other one is -1). A transfer's time is ``occupancy`` of its ports
     plus ``latency``. Where the next transfer waited for one of its ports, all its time is that one's ``queue`` instead,
@@ -46,7 +46,7 @@ class Path:
 
 
 def critical_path(run: Run) -> Path:
-    """Walk back from the end of the last op (of several the first listed one) or the last arrival.
+    """Walk back from the end of the last op, of several the lowest rank's, or from the last arrival.
 
     Of what is met at the same instant the path goes through the input rather than the op before on the rank: a message
     before another rank's op, before a move, the forward's before the backward's, else the first that the plan lists.
@@ -83,7 +83,8 @@ def _last(run: Run) -> int:
     """The event that the run ends with, -1 where there is none."""
     plan, timeline = run.plan, run.timeline
     if len(plan) and timeline.end.max() == timeline.makespan:
-        return int(plan.events.end(int(timeline.end.argmax())))
+        rank = plan.rank[timeline.end.argmax()]
+        return int(plan.events.end(int(plan.offsets[rank + 1]) - 1))
     return int(plan.events.arrive(int(timeline.arrive.argmax()))) if len(plan.transfers) else NONE
 
 
@@ -112,7 +113,7 @@ def _befores(run: Run) -> tuple[list[int], list[int], list[int], list[bool]]:
 
 
 def by_kind(run: Run) -> dict[str, int]:
-    """Ns of the critical path by the kind of its ops, and of its transfers as time on the ports, flight and queueing."""
+    """Ns of the critical path by the kind of its ops; of its transfers as time on the ports, flight and queueing."""
     plan, path = run.plan, run.once(critical_path)
     ops = np.flatnonzero(path.row >= 0)
     kind = plan.kind[path.row[ops]].astype(np.int64)

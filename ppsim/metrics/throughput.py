@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import lcm
+
+import numpy as np
+
 from ppsim.metrics.base import Run, metric
-from ppsim.timeline import PER_SECOND
+from ppsim.ops import Kind
+from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 
 @metric("step_time_s", unit="s", definition="makespan / steps")
@@ -34,13 +40,71 @@ def mfu(run: Run) -> float | None:
     return run.flops_per_step / (run.plan.ranks * run.peak_flops * run.timeline.makespan / run.plan.steps / PER_SECOND)
 
 
-@metric("period_s", unit="s", definition="steady-state time per step, for several steps")
+@dataclass(frozen=True)
+class Steady:
+    """A stretch of the steady state: its first and last ns, and how many steps or microbatches it finished."""
+
+    since: int
+    until: int
+    finished: int
+
+
+def steady(run: Run) -> Steady | None:
+    """The steady state; None where there is none to see.
+
+    Of several steps: from the end of the first to the end of the last one, a step's end being that of its last op.
+    Of a stream (an asynchronous schedule, forwards alone): the second half of the stretch in which every rank has begun
+    a backward and none has ended its last forward, between two microbatches' ends, a whole number of rounds apart. A
+    round is as many microbatches as make the pattern repeat: those in flight on the first rank, once for each copy of a
+    stage. The first half is left out, since the start can show for some rounds.
+    """
+    plan = run.plan
+    if plan.asynchronous or not np.any((plan.kind == Kind.B) | (plan.kind == Kind.I)):
+        return _of_stream(run)
+    if plan.steps == 1:
+        return None
+    end = np.zeros(plan.steps, np.int64)
+    np.maximum.at(end, plan.step, run.timeline.end)
+    return Steady(int(end[0]), int(end[-1]), plan.steps - 1)
+
+
+def _of_stream(run: Run) -> Steady | None:
+    plan, timeline = run.plan, run.timeline
+    forward, backward = plan.kind == Kind.F, (plan.kind == Kind.B) | (plan.kind == Kind.I)
+    trains = bool(np.any(backward))
+    rows = np.flatnonzero(backward if trains else forward)
+    done = np.zeros(int(plan.microbatch.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(done, plan.microbatch[rows], timeline.end[rows])
+    began, ended = np.full((2, plan.ranks), -1, np.int64)
+    began[plan.rank[rows[::-1]]] = timeline.start[rows[::-1]]
+    ended[plan.rank[np.flatnonzero(forward)]] = timeline.end[forward]
+    inside = np.flatnonzero((done >= began.max()) & (done <= ended.min()))
+    warm = int(forward[: backward[: plan.offsets[1]].argmax()].sum()) if trains else 1
+    repeat = lcm(*(len(ranks) for ranks in plan.placement.ranks_of)) * warm
+    if not len(inside) or not repeat:
+        return None
+    first, last = int(inside[len(inside) // 2]), int(inside[-1])
+    last -= (last - first) % repeat
+    # Microbatches of a round may end in another order, those of different rounds don't.
+    return Steady(int(done[first]), int(done[last]), last - first) if last > first else None
+
+
+@metric("period_s", unit="s", definition="steady-state time per step of several, per microbatch of a stream")
 def period_s(run: Run) -> float | None:
-    """None for a single step."""
-    return None if run.plan.steps == 1 else run.timeline.makespan / run.plan.steps / PER_SECOND
+    """None where no steady state is seen, as in a single step."""
+    found = run.once(steady)
+    return None if found is None else (found.until - found.since) / found.finished / PER_SECOND
 
 
-@metric("steady_bubble_ratio", unit="1", definition="idle share of the device time in the steady state")
+@metric("steady_bubble_ratio", unit="1", definition="idle / (ranks x time) in the steady state")
 def steady_bubble_ratio(run: Run) -> float | None:
-    """None for a single step."""
-    return None
+    """Share of the device time that is lost once the pipeline is full; None where no steady state is seen."""
+    found = run.once(steady)
+    if found is None or found.until == found.since:
+        return None
+    plan, timeline = run.plan, run.timeline
+    computes = ~np.isin(plan.kind, SENDS_AND_MOVES) & ~plan.tail
+    inside = np.minimum(timeline.end, found.until) - np.maximum(timeline.start, found.since)
+    busy = int(np.maximum(inside[computes], 0).sum())
+    total = plan.ranks * (found.until - found.since)
+    return (total - busy) / total

@@ -1,9 +1,9 @@
 """Why each rank is idle: every idle nanosecond of every rank has one immediate cause.
 
-An op's wait is explained by the input that arrives last. A message's wait is ``upstream`` until its producer (where the
-order lists it: its SEND) has ended, ``queue`` until the transfer starts, ``transfer`` until it arrives. While a message
-of the rank's own has not left, where that holds the rank, it is ``blocked`` before all that. Between barriers, else over
-the whole run, the time before a rank's first op is ``fill`` and the time after its last is ``drain``.
+An op's wait is explained by the input that arrives last. The wait for a message is ``upstream`` until its producer
+(where the order lists it: its SEND) has ended, ``queue`` until the transfer starts, ``transfer`` until it arrives.
+While a message of the rank's own has not left, where that holds the rank, it is ``blocked`` before all that. Between
+barriers, else over the whole run, the time before a rank's first op is ``fill``, after its last ``drain``.
 """
 
 from __future__ import annotations
@@ -185,8 +185,9 @@ def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -
     started = np.append(timeline.transfer_start, 0)[transfer]
     producer = np.append(plan.transfers.producer, NONE).astype(np.int64)
     free = np.where(left >= 0, np.clip(timeline.times[left], since, until), since)
-    sent = np.where(message, np.clip(sent, free, until), until)
-    started = np.where(message, np.clip(started, sent, until), until)
+    # A SEND that waits until its message has left ends after the transfer began: what is on the wire is no longer sent.
+    started = np.where(message, np.clip(started, free, until), until)
+    sent = np.where(message, np.clip(sent, free, started), until)
     blocker = np.where(transfer >= 0, producer[transfer], last - n)
     parts = len(row), 4
     cause = np.empty(parts, np.int64)
@@ -276,8 +277,11 @@ def limits(run: Run) -> list[tuple[str, str, int]]:
     codes, which = np.unique(place * len(Cause) + found.cause, return_inverse=True)
     total = np.zeros(len(codes), np.int64)
     np.add.at(total, which, found.length)
-    order = np.lexsort((codes, -total)).tolist()
-    return [(CAUSES[int(codes[i]) % len(Cause)], _place(run, int(codes[i]) // len(Cause)), int(total[i])) for i in order]
+    order = np.lexsort((codes, -total))
+    return [
+        (CAUSES[code % len(Cause)], _place(run, code // len(Cause)), ns)
+        for code, ns in zip(codes[order].tolist(), total[order].tolist(), strict=True)
+    ]
 
 
 def _place(run: Run, number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -10,32 +11,90 @@ import numpy as np
 from ppsim.config.experiment import Experiment
 from ppsim.ops import Kind
 from ppsim.plan.rows import Rows
-from ppsim.plan.wiring import Messages, Wiring
+from ppsim.plan.table import Longs
+from ppsim.plan.wiring import Index, Messages, Wiring
 from ppsim.schedules.base import Problem
 from ppsim.units import round_half_up, to_bytes
 
 
-def sync_messages(rows: Rows, problem: Problem, experiment: Experiment) -> Iterator[Messages]:
-    """Gradient buckets of every REDUCE_GRAD: each a ring all-reduce's 2(n-1)/n of its bytes, to the rank's replicas.
+@dataclass(frozen=True, eq=False)
+class SyncGroups:
+    """REDUCE_GRAD rows by who sums with whom: ``rows[starts[g]:starts[g + 1]]`` is a group, a row per rank, ascending.
 
+    A group is the copies of one stage in one step, or in one round of an asynchronous schedule.
+    """
+
+    rows: Index
+    starts: Index
+
+    @classmethod
+    def of(cls, rows: Rows, problem: Problem) -> SyncGroups:
+        """The groups of all REDUCE_GRAD rows."""
+        syncs = rows.select(Kind.REDUCE_GRAD)
+        copies = np.array([len(ranks) for ranks in problem.placement.ranks_of])
+        stage, unit = rows.stage[syncs].astype(np.int64), rows.unit[syncs]
+        # A stream's rounds are counted by microbatch, a step's sync has none.
+        turn = np.where(unit >= 0, unit // copies[stage], rows.step[syncs])
+        order = np.lexsort((rows.rank[syncs], turn, stage))
+        new = np.flatnonzero((np.diff(stage[order]) != 0) | (np.diff(turn[order]) != 0)) + 1
+        return cls(syncs[order], np.concatenate([[0], new, [len(syncs)]]) if len(syncs) else np.zeros(1, np.int64))
+
+    @property
+    def size(self) -> Index:
+        """Members of each group."""
+        return np.diff(self.starts)
+
+    @property
+    def group(self) -> Index:
+        """The group of each member."""
+        return np.repeat(np.arange(len(self.size)), self.size)
+
+    def following(self) -> Index:
+        """The member after each in its group's ring."""
+        after = self.rows[np.minimum(np.arange(len(self.rows)) + 1, len(self.rows) - 1)]
+        last = self.starts[1:] - 1
+        after[last] = self.rows[self.starts[:-1]]
+        return after
+
+    def all_of(self, group: Index) -> tuple[Index, Index]:
+        """For each i, every member of group i: (i repeated, their rows)."""
+        size = self.size[group]
+        start = np.repeat(self.starts[group] - np.cumsum(size) + size, size)
+        return np.repeat(np.arange(len(group)), size), self.rows[start + np.arange(len(start))]
+
+
+def sync_messages(rows: Rows, problem: Problem, experiment: Experiment) -> Iterator[Messages]:
+    """Gradient buckets of every REDUCE_GRAD: each a ring all-reduce's 2(n-1)/n of its bytes, to the ring's next rank.
+
+    Where the whole pipeline has copies, the next rank is the same rank of another pipeline.
     Source: Patarasuk and Yuan 2009, bandwidth-optimal all-reduce.
     """
-    syncs = rows.select(Kind.REDUCE_GRAD)
-    replicas = experiment.pipeline.data_parallel
-    if not len(syncs) or replicas == 1:
+    groups = SyncGroups.of(rows, problem)
+    pipelines = experiment.pipeline.data_parallel
+    members, copies = groups.rows, groups.size[groups.group] * pipelines
+    following = members if pipelines > 1 else groups.following()
+    some = copies > 1
+    members, copies, following = members[some], copies[some], following[some]
+    if not len(members):
         return
-    bucket = to_bytes(experiment.pipeline.grad_bucket)
-    issuer: list[int] = []
-    size: list[int] = []
-    for row in syncs.tolist():
-        total = to_bytes(problem.costs.gradients[int(rows.stage[row])])
-        full, rest = divmod(total, bucket) if bucket else (0, total)
-        for part in [bucket] * full + ([rest] if rest else []):
-            issuer.append(row)
-            size.append(round_half_up(Fraction(2 * (replicas - 1) * part, replicas)))
-    at = np.array(issuer, np.int64)
+    stage = rows.stage[members]
+    cases, case = np.unique(np.stack([stage, copies]), axis=1, return_inverse=True)
+    sizes = [_buckets(problem.costs.gradients[s], n, experiment) for s, n in cases.T.tolist()]
+    count = np.array([len(size) for size in sizes])[case.ravel()]
+    at = np.repeat(members, count)
+    order = np.argsort(at, kind="stable")
+    size = np.concatenate([sizes[c] for c in case.ravel().tolist()])[order]
     nobody = np.full(len(at), -1, np.int64)
-    yield Messages(at, at, nobody, nobody, rows.rank[at], rows.rank[at], np.array(size, np.int64))
+    to = rows.rank[np.repeat(following, count)][order]
+    yield Messages(at[order], at[order], nobody, nobody, rows.rank[at[order]], to, size)
+
+
+def _buckets(gradients: Fraction, copies: int, experiment: Experiment) -> Longs:
+    """Bytes that each rank sends for each bucket; one of none where there are no gradients: a sync takes its flight."""
+    total, bucket = to_bytes(gradients), to_bytes(experiment.pipeline.grad_bucket)
+    full, rest = divmod(total, bucket) if bucket else (0, total)
+    parts = [bucket] * full + ([rest] if rest or not full else [])
+    return np.array([round_half_up(Fraction(2 * (copies - 1) * part, copies)) for part in parts], np.int64)
 
 
 def wire(wiring: Wiring) -> None:
@@ -47,25 +106,34 @@ def wire(wiring: Wiring) -> None:
 
 
 def _gradient_sync(wiring: Wiring) -> None:
-    """Buckets go one after the other; at the end REDUCE_GRAD waits for its own, overlapped OPTIM waits for all."""
+    """Buckets go one after the other, from when all copies are there; who waits for the sync waits for all copies'.
+
+    That is REDUCE_GRAD itself at the end of a step and in a stream, OPTIM where the sync is overlapped. The last bucket
+    of a rank is the last to arrive, since each leaves after the one before on the same way.
+    """
     rows, messages, events = wiring.rows, wiring.messages, wiring.events
     buckets = np.flatnonzero(rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
     if not len(buckets):
         return
     issuer = messages.issuer[buckets]
-    wiring.sends.add(buckets, events.end(issuer) if _overlapped(wiring) else events.begin(issuer))
-    same = np.flatnonzero(issuer[1:] == issuer[:-1])
-    wiring.sends.add(buckets[same + 1], events.left(buckets[same]))
-    if not _overlapped(wiring):
-        wiring.ends.add(issuer, events.arrive(buckets))
+    first = np.append(True, issuer[1:] != issuer[:-1])
+    last = np.append(issuer[1:] != issuer[:-1], True)
+    wiring.sends.add(buckets[~first], events.left(buckets[:-1][~last[:-1]]))
+
+    groups = SyncGroups.of(rows, wiring.problem)
+    group_of = np.full(len(rows), -1, np.int64)
+    group_of[groups.rows] = groups.group
+    last_bucket = np.full(len(rows), -1, np.int64)
+    last_bucket[issuer[last]] = buckets[last]
+    who, member = groups.all_of(group_of[issuer[first]])
+    wiring.sends.add(buckets[first][who], events.begin(member))
+    syncs = issuer[first]
+    if wiring.schedule.asynchronous or wiring.experiment.runtime.grad_sync == "end":
+        wiring.ends.add(syncs[who], events.arrive(last_bucket[member]))
         return
     optimizers = rows.select(Kind.OPTIM)
-    place = np.searchsorted(optimizers, issuer)
-    wiring.starts.add(optimizers[place], events.arrive(buckets))
-
-
-def _overlapped(wiring: Wiring) -> bool:
-    return wiring.experiment.runtime.grad_sync == "overlapped"
+    place = np.searchsorted(optimizers, syncs)
+    wiring.starts.add(optimizers[place][who], events.arrive(last_bucket[member]))
 
 
 def _barrier(wiring: Wiring) -> None:

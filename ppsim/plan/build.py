@@ -13,6 +13,7 @@ from ppsim.plan.durations import RouteBook, Weights, durations, fused_durations
 from ppsim.plan.links import link_up
 from ppsim.plan.rows import build_rows, with_recompute
 from ppsim.plan.table import Plan
+from ppsim.plan.versions import versions
 from ppsim.schedules.base import Problem, Schedule
 from ppsim.units import to_bytes
 
@@ -35,7 +36,8 @@ def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Sc
 
     routes = RouteBook(topology)
     links = link_up(rows, head, problem, experiment, schedule, weights, routes, orders.after)
-    held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights)
+    kept_versions = versions(rows, links.events, problem, schedule)
+    held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights, kept_versions)
     capacity = topology.cluster.device.memory
     return Plan(
         offsets=rows.offsets,
@@ -62,6 +64,7 @@ def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Sc
         steps=experiment.pipeline.steps,
         barrier=experiment.runtime.barrier,
         asynchronous=schedule.asynchronous,
+        versions=kept_versions,
         notices=tuple(_notices(rows.kind, problem)),
     )
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ppsim.ops import MOVES, Kind
 from ppsim.plan.durations import Weights
 from ppsim.plan.rows import Rows
-from ppsim.plan.table import Category, Events, Holdings, Longs
+from ppsim.plan.table import Category, Events, Holdings, Longs, Versions
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes
 
@@ -73,9 +73,14 @@ class _Gatherer:
 
 
 def holdings(
-    rows: Rows, messages: Messages, events: Events, problem: Problem, weights: Weights
+    rows: Rows,
+    messages: Messages,
+    events: Events,
+    problem: Problem,
+    weights: Weights,
+    versions: Versions | None = None,
 ) -> tuple[Holdings, Holdings]:
-    """What activations and messages hold, and the activations that count as in flight (a byte each)."""
+    """What activations, messages and stashed weights hold, and the activations in flight (a byte each)."""
     held, counted = _Gatherer(), _Gatherer()
     _activations(rows, messages, events, problem, weights, held, counted)
     moved = np.isin(rows.kind[messages.issuer], MOVES) | (rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
@@ -83,6 +88,11 @@ def holdings(
     size = messages.bytes[data]
     held.add(messages.dst[data], Category.MESSAGES, size, events.start(data), events.end(messages.consumer[data]))
     held.add(messages.src[data], Category.MESSAGES, size, events.end(messages.producer[data]), events.left(data))
+    if versions is not None:
+        stashed = versions.stashed
+        size = np.array([to_bytes(value) for value in problem.costs.weights], np.int64)
+        stage = rows.stage[stashed.since - events.ops]
+        held.add(stashed.rank, Category.STASH, size[stage], stashed.since, stashed.until)
     return held.finish(), counted.finish()
 
 

@@ -65,22 +65,28 @@ def with_recompute(orders: Orders, problem: Problem, experiment: Experiment) -> 
     rows = np.flatnonzero(wanted)
     fused = table.group[rows] != NONE
     before = np.where(fused, rows - 1, rows)
-    added = ops(Kind.R, table.stage[rows], table.microbatch[rows])
-    position = np.concatenate([np.arange(len(table)) * 2 + 1, before * 2])
-    joined = concat(table, added)[np.argsort(position, kind="stable")]
+    joined = _inserted(table, before, ops(Kind.R, table.stage[rows], table.microbatch[rows]))
     shift = np.searchsorted(before, orders.offsets)
     return Orders(joined, orders.offsets + shift, orders.after)
 
 
+def _inserted(table: Ops, before: NDArray[np.int64], added: Ops) -> Ops:
+    """The table with each added op right before a row of it; those before the same row keep their order."""
+    if not len(added):
+        return table
+    position = np.concatenate([np.arange(len(table)) * 2 + 1, before * 2])
+    return concat(table, added)[np.argsort(position, kind="stable")]
+
+
 def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchronous: bool) -> Rows:
     """All steps' rows, with REDUCE_GRAD and OPTIM where they do something."""
-    table, m = orders.table, problem.microbatches
+    m = problem.microbatches
     steps = 1 if asynchronous else experiment.pipeline.steps
-    per_rank: list[Ops] = [orders.rank(r) for r in range(orders.ranks)]
-    if not asynchronous:
-        per_rank = [_with_step_end(ops_, r, problem, experiment) for r, ops_ in enumerate(per_rank)]
-        orders = Orders.of(per_rank, orders.after) if any(len(a) != len(b) for a, b in zip(per_rank, orders, strict=True)) else orders
-        table = orders.table
+    ending = _with_updates if asynchronous else _with_step_end
+    per_rank = [ending(ops_, rank, problem, experiment) for rank, ops_ in enumerate(orders)]
+    if any(len(after) != len(before) for after, before in zip(per_rank, orders, strict=True)):
+        orders = Orders.of(per_rank, orders.after)
+    table = orders.table
     length = np.diff(orders.offsets)
     if steps > 1:
         # Row j of rank r in step s comes from row offsets[r] + j of the one step.
@@ -114,22 +120,66 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
     )
 
 
+def replicas(stage: int, problem: Problem, experiment: Experiment) -> int:
+    """How many copies of a stage sum their gradients: on this pipeline's ranks, times the pipeline's own copies."""
+    return len(problem.placement.ranks_of[stage]) * experiment.pipeline.data_parallel
+
+
 def _with_step_end(table: Ops, rank: int, problem: Problem, experiment: Experiment) -> Ops:
     """One rank's step with its gradient sync (at the end, or after each stage's last backward) and its optimizer."""
-    held = problem.placement.stages_of[rank]
-    listed = np.any(table.kind == Kind.REDUCE_GRAD)
-    if experiment.pipeline.data_parallel > 1 and not listed:
-        if experiment.runtime.grad_sync == "end":
-            table = concat(table, ops(Kind.REDUCE_GRAD, np.array(held), NONE))
-        else:
-            backward = (table.kind == Kind.B) | (table.kind == Kind.I) | (table.kind == Kind.W)
-            last = {stage: np.flatnonzero(backward & (table.stage == stage)) for stage in held}
-            for stage, rows in sorted(last.items(), key=lambda item: item[1][-1] if len(item[1]) else -1, reverse=True):
-                after = int(rows[-1]) + 1 if len(rows) else len(table)
-                if 0 < after < len(table) and table.group[after] != NONE and table.group[after] == table.group[after - 1]:
-                    after += 1
-                table = concat(table[:after], ops(Kind.REDUCE_GRAD, stage, NONE), table[after:])
-    several = experiment.pipeline.steps > 1 or experiment.pipeline.data_parallel > 1
-    if (several or any(problem.costs.optimizer[stage] for stage in held)) and not np.any(table.kind == Kind.OPTIM):
-        table = concat(table, ops(Kind.OPTIM, held[0], NONE))
+    # Ascending on every rank, so that ranks with two stages in common sync them in the same order.
+    held = np.array(sorted(problem.placement.stages_of[rank]))
+    if not np.any(table.kind == Kind.REDUCE_GRAD):
+        synced = [s for s in held.tolist() if _sums_gradients(s, problem, experiment)]
+        before = np.full(len(synced), len(table), np.int64)
+        if experiment.runtime.grad_sync == "overlapped":
+            before = np.array([_after_last_backward(table, stage) for stage in synced], np.int64)
+            order = np.argsort(before, kind="stable")
+            before, synced = before[order], [synced[i] for i in order.tolist()]
+        table = _inserted(table, before, ops(Kind.REDUCE_GRAD, np.array(synced, np.int32), NONE))
+    wanted = (
+        experiment.pipeline.steps > 1
+        or experiment.pipeline.data_parallel > 1
+        or np.any(table.kind == Kind.REDUCE_GRAD)
+        or any(problem.costs.optimizer[stage] for stage in held.tolist())
+    )
+    if wanted and not np.any(table.kind == Kind.OPTIM):
+        table = concat(table, ops(Kind.OPTIM, problem.placement.stages_of[rank][0], NONE))
     return table
+
+
+def _sums_gradients(stage: int, problem: Problem, experiment: Experiment) -> bool:
+    if experiment.pipeline.data_parallel > 1:
+        return True
+    return replicas(stage, problem, experiment) > 1 and problem.costs.gradients[stage] > 0
+
+
+def _after_last_backward(table: Ops, stage: int) -> int:
+    """The row before which a stage's gradients are complete; a fused pair isn't taken apart."""
+    backward = (table.kind == Kind.B) | (table.kind == Kind.I) | (table.kind == Kind.W)
+    rows = np.flatnonzero(backward & (table.stage == stage))
+    if not len(rows):
+        return len(table)
+    after = int(rows[-1]) + 1
+    in_pair = after < len(table) and table.group[after] != NONE and table.group[after] == table.group[after - 1]
+    return after + in_pair
+
+
+def _with_updates(table: Ops, rank: int, problem: Problem, experiment: Experiment) -> Ops:
+    """One rank's stream with the update after each backward: a round's gradient sync, then the optimizer.
+
+    Microbatches go round-robin over a stage's copies; a round is one of each. Where a stage has one copy and its
+    optimizer takes no time, the update is the end of the backward.
+    """
+    total = problem.microbatches * problem.steps
+    split = np.any(table.kind == Kind.W)
+    rows = np.flatnonzero(table.kind == (Kind.W if split else Kind.B))
+    stage, microbatch = table.stage[rows], table.microbatch[rows]
+    copies = np.array([replicas(s, problem, experiment) for s in range(problem.stages)])[stage]
+    # The last round may lack some copies; one that is alone has nobody to sync with.
+    shared = np.minimum(copies, total - microbatch // copies * copies) > 1
+    timed = np.array([value > 0 for value in problem.costs.optimizer])[stage]
+    at = np.concatenate([rows[shared], rows[timed]]) + 1
+    kinds = np.repeat([Kind.REDUCE_GRAD, Kind.OPTIM], [shared.sum(), timed.sum()])
+    both = [np.concatenate([column[shared], column[timed]]) for column in (stage, microbatch)]
+    return _inserted(table, at, ops(kinds, *both))

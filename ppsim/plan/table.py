@@ -147,6 +147,18 @@ class Holdings:
 
 
 @dataclass(frozen=True, eq=False)
+class Versions:
+    """Weight versions where updates come without a flush: 0 is the first, the u-th update of a rank makes version u."""
+
+    used: Longs
+    """By row: the version that a forward and its backward use, -1 for other ops."""
+    updates: Longs
+    """The rows whose ends are updates, ascending."""
+    stashed: Holdings
+    """From when a version is no longer the current one to the end of the last backward that uses it; a byte each."""
+
+
+@dataclass(frozen=True, eq=False)
 class Plan:
     """All that the engine needs, and all that the metrics need to explain its answer."""
 
@@ -177,6 +189,8 @@ class Plan:
     barrier: bool
     asynchronous: bool = False
     update_of_step: Longs | None = None
+    versions: Versions | None = None
+    """Of an asynchronous schedule."""
     notices: tuple[Notice, ...] = ()
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 EDGE_POINTS = 2.0
 """From this width on, a bar is set off from the next by a white edge."""
+HATCHING = "#a8a8a8"
+"""The colour of hatches over pale fills."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,18 +71,10 @@ def boxes_of(bars: Bars, lanes: Lanes, chunks: int) -> Iterator[Boxes]:
 def paint_ops(ax: Axes, boxes: Boxes, points_per_ns: float) -> None:
     """One collection with the boxes of one kind, by the id 'ops-F'."""
     wide = (boxes.bars.end - boxes.bars.start) * points_per_ns >= EDGE_POINTS
-    hatch = KINDS[boxes.kind].hatch
-    _paint(
-        ax,
-        boxes.bars,
-        (boxes.top, boxes.bottom),
-        f"ops-{boxes.name}",
-        facecolors=boxes.colours,
-        edgecolors="white",
-        linewidths=np.where(wide, 0.4, 0.0),
-        hatch=hatch or None,
-        zorder=2.0 if boxes.row.max(initial=NONE) == NONE else 2.1,
-    )
+    corners = _corners(boxes.bars, boxes.top, boxes.bottom)
+    widths = np.where(wide, 0.4, 0.0)
+    _fill(ax, corners, f"ops-{boxes.name}", 2.0, facecolors=boxes.colours, edgecolors="white", linewidths=widths)
+    _hatch(ax, corners, KINDS[boxes.kind].hatch, "white", 2.0)
 
 
 def paint_idle(ax: Axes, bars: Bars, lanes: Lanes) -> None:
@@ -88,32 +82,43 @@ def paint_idle(ax: Axes, bars: Bars, lanes: Lanes) -> None:
     for number, (cause, look) in enumerate(CAUSES.items()):
         mine = bars[bars.look == IDLE + number]
         if len(mine):
-            paint_plain(ax, mine, (lanes.top, lanes.bottom), f"idle-{cause}", look, zorder=1.0)
+            corners = _corners(mine, lanes.top, lanes.bottom)
+            _fill(ax, corners, f"idle-{cause}", 1.0, facecolors=look.colour, linewidths=0)
+            _hatch(ax, corners, look.hatch, HATCHING, 1.0)
 
 
-def paint_plain(ax: Axes, bars: Bars, lane: tuple[float, float], name: str, look: Look, zorder: float) -> None:
-    """One collection of bars of one look, without edges."""
-    _paint(
-        ax, bars, lane, name,
-        facecolors=look.colour, edgecolors=HATCHING, linewidths=0, hatch=look.hatch or None, zorder=zorder,
-    )  # fmt: skip
+def paint_transfers(ax: Axes, bars: Bars, strip: tuple[float, float], name: str, look: Look) -> None:
+    """One collection of transfers, by the id 'transfers-' and ``name``."""
+    if len(bars):
+        _fill(ax, _corners(bars, *strip), f"transfers-{name}", 2.0, facecolors=look.colour, linewidths=0)
 
 
-HATCHING = "#a8a8a8"
-"""The colour of hatches over pale fills."""
-
-
-def _paint(ax: Axes, bars: Bars, lane: tuple[float, float], name: str, **look: object) -> None:
-    from matplotlib.collections import PolyCollection
-
+def _corners(bars: Bars, top: float, bottom: float) -> Floats:
+    """The rectangles of bars, shape (bars, 4, 2): left top, left bottom, right bottom, right top."""
     corners = np.empty((len(bars), 4, 2))
     corners[:, (0, 1), 0] = bars.start[:, None]
     corners[:, (2, 3), 0] = bars.end[:, None]
-    corners[:, (0, 3), 1] = (bars.line + lane[0])[:, None]
-    corners[:, (1, 2), 1] = (bars.line + lane[1])[:, None]
-    collection = PolyCollection(corners, **look)  # type: ignore[arg-type]
+    corners[:, (0, 3), 1] = (bars.line + top)[:, None]
+    corners[:, (1, 2), 1] = (bars.line + bottom)[:, None]
+    return corners
+
+
+def _fill(ax: Axes, corners: Floats, name: str, zorder: float, **look: Any) -> None:
+    from matplotlib.collections import PolyCollection
+
+    collection = PolyCollection(corners, zorder=zorder, **look)
     collection.set_gid(name)
     ax.add_collection(collection, autolim=False)
+
+
+def _hatch(ax: Axes, corners: Floats, hatch: str, colour: str, zorder: float) -> None:
+    """Hatch all rectangles as one shape: a collection would hatch them one by one, a hundred times slower."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    if hatch:
+        shape = Path.make_compound_path_from_polys(corners)
+        ax.add_artist(PathPatch(shape, facecolor="none", edgecolor=colour, linewidth=0, hatch=hatch, zorder=zorder))
 
 
 def paint_step_ends(ax: Axes, ends: Longs) -> None:

@@ -155,8 +155,7 @@ def _draw(axes: Axes, view: View, form: Size) -> list[str]:
         notes.append(f"every {every}{'nd' if every == 2 else 'th'} microbatch numbered")
     if lanes.strip is not None:
         for name, bars, look in zip(("on-ports", "in-flight"), view.transfers, (OCCUPIES, FLIGHT), strict=True):
-            if len(bars):
-                boxes.paint_plain(axes, table.united(bars, view.low, pixel), lanes.strip, f"transfers-{name}", look, 2)
+            boxes.paint_transfers(axes, table.united(bars, view.low, pixel), lanes.strip, name, look)
     elif sends:
         notes.append("no room for transfers")
     if len(view.step_ends) * STEP_PIXELS <= axes.bbox.width:

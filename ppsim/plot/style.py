@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
 from ppsim.errors import PpsimError, did_you_mean, printable
 
 if TYPE_CHECKING:
@@ -158,9 +160,8 @@ def legend_columns(labels: list[str], width: float, font: float) -> int:
     """The most columns in which a legend of these labels stays within ``width`` points (ppsim.mplstyle's spacings)."""
     widths = [text_width(label, font) + 2.6 * font for label in labels]
     for columns in range(len(labels), 1, -1):
-        rows = -(-len(labels) // columns)
-        split = [widths[i : i + rows] for i in range(0, len(widths), rows)]
-        if sum(map(max, split)) + 1.6 * font * (len(split) - 1) + 0.4 * font <= width:
+        split = np.array_split(widths, columns)  # as matplotlib does
+        if sum(column.max() for column in split) + (1.6 * (columns - 1) + 0.4) * font <= width:
             return columns
     return 1
 

@@ -95,8 +95,8 @@ def title(run: Run, schedule: str | None) -> str:
     overhead = bubble.bubble_overhead(run)
     return (
         f"{schedule or 'A run'} with {', '.join(sizes)} takes {scales.duration(run.timeline.makespan)}{steps}: "
-        f"bubble_ratio {scales.percent(bubble.bubble_ratio(run))}, "
-        f"bubble_overhead {'unknown' if overhead is None else scales.percent(overhead)}"
+        f"bubble_ratio {scales.percent(bubble.bubble_ratio(run))} (idle / all time), "
+        f"bubble_overhead {'unknown' if overhead is None else scales.percent(overhead)} (idle / busy)"
     )
 
 

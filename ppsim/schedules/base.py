@@ -95,6 +95,11 @@ class Schedule(Model):
     explicit_recompute: ClassVar[bool] = False
     """The orders hold their own R ops."""
 
+    @property
+    def uses_first_stage_version(self) -> bool:
+        """A minibatch uses on every stage the weights that were the first stage's when it entered (vertical sync)."""
+        return False
+
     def placement(self, ranks: int) -> Placement:
         """Which stages each rank holds."""
         return loop(ranks)

@@ -16,9 +16,13 @@ from ppsim.schedules.base import Problem, Rank, Schedule
 
 def one_forward_one_backward(rank: Rank, before_first_backward: int) -> Ops:
     """Warm up until so many forwards are done, then one backward, one forward, then drain."""
-    forward, backward = rank.forwards(), rank.backwards()
-    warm = min(before_first_backward - 1, rank.microbatches)
-    steady = rank.microbatches - warm
+    return one_each(rank.forwards(), rank.backwards(), before_first_backward)
+
+
+def one_each(forward: Ops, backward: Ops, before_first_backward: int) -> Ops:
+    """The same for any forwards and their backwards."""
+    warm = min(before_first_backward - 1, len(forward))
+    steady = len(forward) - warm
     return concat(forward[:warm], alternate(forward[warm:], backward[:steady]), backward[steady:])
 
 

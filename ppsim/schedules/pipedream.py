@@ -1,0 +1,93 @@
+"""PipeDream: asynchronous 1F1B, without a flush and with stages on several ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from ppsim.model import Flag, Whole
+from ppsim.ops import Kind, Ops, Orders, ops
+from ppsim.placement import Placement, loop
+from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.one_f_one_b import one_each
+
+
+class PipeDream(Schedule):
+    """1F1B without a flush: every backward is followed by its own update, so that the pipeline never runs dry.
+
+    A minibatch's backward uses the weights that its forward used, which are stashed until then. A stage may be on
+    several ranks: they take minibatches in turn and sum their gradients after every round of one minibatch each.
+    ``replicas: [p]`` is data parallelism alone; ``in_flight: 1`` is model parallelism without pipelining.
+    Source: Narayanan et al. 2019 (PipeDream), SOSP'19, sections 3.2 (1F1B-RR, NOAM) and 3.3 (stashing, vertical sync).
+    """
+
+    name: Literal["pipedream"] = "pipedream"
+    asynchronous: ClassVar[bool] = True
+    replicas: list[Whole] | None = None
+    """Ranks of each stage, first stage first, such as [3, 1] (default: one rank per stage)."""
+    in_flight: Whole | None = Field(None, ge=1)
+    """Minibatches in flight per rank of the first stage (default: NOAM = ceil(ranks / ranks of the first stage))."""
+    vertical_sync: Flag = False
+    """A minibatch uses on every stage the version that was the first stage's when it entered."""
+
+    def copies(self, ranks: int) -> list[int]:
+        """Ranks of each stage."""
+        return list(self.replicas) if self.replicas is not None else [1] * ranks
+
+    def placement(self, ranks: int) -> Placement:
+        """The first stage on the first ranks, the next stage on those after them."""
+        if self.replicas is None:
+            return loop(ranks)
+        return Placement("replicated", tuple((stage,) for stage, n in enumerate(self.replicas) for _ in range(n)))
+
+    def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
+        """The stages' ranks are the pipeline's; no more in flight than NOAM."""
+        copies = self.copies(ranks)
+        if wrong := [stage for stage, n in enumerate(copies) if n < 1]:
+            yield f"schedule.replicas.{wrong[0]}", f"stage {wrong[0]} is on {copies[wrong[0]]} ranks; at least 1"
+            return
+        if sum(copies) != ranks:
+            yield (
+                "schedule.replicas",
+                f"{' + '.join(map(str, copies)) or 'no stages'} = {sum(copies)} ranks, the pipeline has {ranks}",
+            )
+            return
+        most = noam(copies)[0]
+        if self.in_flight is not None and self.in_flight > most:
+            yield (
+                "schedule.in_flight",
+                f"{self.in_flight} is more than the {most} minibatches per rank of the first stage that keep "
+                f"{ranks} ranks busy (NOAM); at most {most}",
+            )
+
+    @property
+    def uses_first_stage_version(self) -> bool:
+        """Vertical sync."""
+        return self.vertical_sync
+
+    def orders(self, problem: Problem) -> Orders:
+        """On each rank its share of the minibatches as 1F1B; on a stage, rank i of n takes i, i + n, i + 2n, …"""
+        total = problem.microbatches * problem.steps
+        copies = self.copies(problem.ranks)
+        before = noam(copies)
+        if self.in_flight is not None:
+            before = [min(n, -(-self.in_flight * copies[0] // c)) for n, c in zip(before, copies, strict=True)]
+
+        def order(stage: int, copy: int) -> Ops:
+            minibatches = np.arange(copy, total, copies[stage])
+            return one_each(ops(Kind.F, stage, minibatches), ops(Kind.B, stage, minibatches), before[stage])
+
+        return Orders.of([order(stage, copy) for stage, n in enumerate(copies) for copy in range(n)])
+
+
+def noam(copies: list[int]) -> list[int]:
+    """Forwards before the first backward on each rank of stage s: ceil(ranks from s on / ranks of s).
+
+    For the first stage this is PipeDream's NUM_OPT_ACTIVE_MINIBATCHES.
+    """
+    from_here = list(accumulate(reversed(copies)))[::-1]
+    return [-(-ranks // n) for ranks, n in zip(from_here, copies, strict=True)]

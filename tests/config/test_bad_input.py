@@ -1,0 +1,204 @@
+"""What people feed such tools, and the answer: a table of (what, file, exact message)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+import ppsim
+from ppsim.errors import PpsimError
+
+BASE = """\
+schedule: 1f1b
+pipeline: {ranks: 4, microbatches: 8}
+costs: {forward: 10 ms, backward: 20 ms}
+"""
+
+
+def changed(old: str, new: str) -> str:
+    assert old in BASE
+    return BASE.replace(old, new)
+
+
+def added(text: str) -> str:
+    return BASE + text
+
+
+TABLE: list[tuple[str, str, list[str]]] = [
+    ("unknown key", changed("ranks", "rankz"), [
+        "x.yaml:2:1: pipeline.ranks: missing",
+        "x.yaml:2:12: pipeline.rankz: unknown key; did you mean 'ranks'?",
+    ]),
+    ("unknown section", added("clutser: {}\n"), ["x.yaml:4:1: clutser: unknown key; did you mean 'cluster'?"]),
+    ("key of a schedule", changed("1f1b", "{name: 1f1b, warmpu: 3}"), [
+        "x.yaml:1:24: schedule.warmpu: unknown key; did you mean 'warmup'?",
+    ]),
+    ("several mistakes at once", "schedule: 1f1b\npipeline: {ranks: 0, microbatches: x}\ncosts: {forward: 10}\n", [
+        "x.yaml:2:12: pipeline.ranks: 0 is too small; at least 1",
+        "x.yaml:2:22: pipeline.microbatches: 'x' is not a whole number",
+        "x.yaml:3:9: costs.forward: 10 is a bare number; write the unit, e.g. '10 ms'",
+    ]),
+    ("mistakes within and between parts", added("foo: 1\n").replace("10 ms", "[1 ms, 2 ms]"), [
+        "x.yaml:3:9: costs.forward: the list has 2 values, there are 4 ranks",
+        "x.yaml:4:1: foo: unknown key; known: cluster, costs, name, pipeline, runtime, schedule, sweep",
+    ]),
+    ("bits for bytes", changed("}\ncosts: {", "}\ncosts: {message: 3 Gb, "), [
+        "x.yaml:3:9: costs.message: '3 Gb': unknown unit 'Gb'; did you mean 'Gbit' or 'GB'?",
+    ]),
+    ("wrong dimension", changed("10 ms", "10 GB"), [
+        "x.yaml:3:9: costs.forward: '10 GB' is a size, here a time is due, e.g. '10 ms'",
+    ]),
+    ("negative time", changed("10 ms", "-10 ms"), [
+        "x.yaml:3:9: costs.forward: '-10 ms' is negative; a time is 0 or more",
+    ]),
+    ("not a number", changed("10 ms", ".nan"), [
+        "x.yaml:3:9: costs.forward: nan is not a finite number; a time is due, e.g. '10 ms'",
+    ]),
+    ("empty value", changed("10 ms", ""), [
+        "x.yaml:3:9: costs.forward: an empty value, where a time is due, e.g. '10 ms'",
+    ]),
+    ("list for a scalar", changed("ranks: 4", "ranks: [4]"), [
+        "x.yaml:2:12: pipeline.ranks: a list is not a whole number",
+    ]),
+    ("truth value for a number", changed("ranks: 4", "ranks: true"), [
+        "x.yaml:2:12: pipeline.ranks: true is not a whole number",
+    ]),
+    ("duplicate key", added("costs: {}\n"), ["x.yaml:4:1: duplicate key 'costs'; line 3 has it, too"]),
+    ("backward forgotten", changed(", backward: 20 ms", ""), [
+        "x.yaml:3:1: costs.backward: missing; write 'backward: 20 ms', or its halves input_grad: and weight_grad:",
+    ]),
+    ("half a backward", changed("backward: 20 ms", "input_grad: 20 ms"), [
+        "x.yaml:3:1: costs.weight_grad: 'input_grad' is given, so 'weight_grad' is needed, too",
+    ]),
+    ("backward against its halves", changed("20 ms", "20 ms, input_grad: 10 ms, weight_grad: 5 ms"), [
+        "x.yaml:3:25: costs.backward: 20 ms is not input_grad + weight_grad = 15 ms; leave 'backward' out, it is their sum",
+    ]),
+    ("part larger than the whole", changed("20 ms", "20 ms, activation: 1 GB, held_for_weight_grad: 2 GB"), [
+        "x.yaml:3:60: costs.held_for_weight_grad: 2 GB on stage 0 is more than its activation, 1 GB; the part that is "
+        "held can't be more than the whole",
+    ]),
+    ("list with per: model", changed("10 ms", "[1 ms, 2 ms, 3 ms, 4 ms], per: model"), [
+        "x.yaml:3:9: costs.forward: a list can't be shared out with per: model; use 'per: stage' with 4 values",
+    ]),
+    ("group larger than m", changed("1f1b", "{name: interleaved_1f1b, group: 9}"), [
+        "x.yaml:1:36: schedule.group: 9 is more than the 8 microbatches; at most 8",
+    ]),
+    ("missing link class", added("cluster: {ranks_per_node: 2, intra_node: nvlink3}\n"), [
+        "x.yaml:4:1: cluster.inter_node: missing: 4 ranks at 2 per node are on 2 nodes; name the link between nodes, or "
+        "write 'free'",
+    ]),
+    ("zero bandwidth", added("cluster: {intra_node: {bandwidth: 0 GB/s}}\n"), [
+        "x.yaml:4:24: cluster.intra_node.bandwidth: zero bandwidth carries nothing; write 'free' for a link without cost",
+    ]),
+    ("override of an unknown rank", added("cluster: {intra_node: nvlink3, links: [{ranks: [3, 4]}]}\n"), [
+        "x.yaml:4:41: cluster.links.0.ranks: rank 4 is unknown; the ranks are 0 to 3",
+    ]),
+    ("override of one direction", added("cluster: {intra_node: nvlink3, links: [{src: 3, dst: 2}]}\n"), [
+        "x.yaml:4:40: cluster.links.0: a pair's link holds in both directions; write 'ranks: [3, 2]'",
+    ]),
+    ("the same pair twice", added("cluster: {intra_node: free, links: [{ranks: [3, 2]}, {ranks: [2, 3]}]}\n"), [
+        "x.yaml:4:55: cluster.links.1.ranks: the pair 2, 3 is given twice (links.0, too); it holds both ways",
+    ]),
+    (
+        "NVLink across nodes",
+        added(
+            "cluster: {ranks_per_node: 2, intra_node: nvlink3, inter_node: ib-hdr, links: [{ranks: [1, 2], like: nvlink3}]}\n"
+        ),
+        [
+            "x.yaml:4:80: cluster.links.0.ranks: ranks 1 and 2 are on different nodes, where NVLink does not reach; "
+            "declare them as one domain with 'nvlink_domain', or put them on one node with 'placement'",
+        ],
+    ),
+    ("too few devices", added("cluster: {nodes: 1, ranks_per_node: 2, intra_node: free, inter_node: free}\n"), [
+        "x.yaml:4:11: cluster.nodes: 1 nodes of 2 ranks hold 2 ranks, the pipeline has 4; 2 nodes would do",
+    ]),
+    ("name that leaves the folder", added("name: ../up\n"), [
+        "x.yaml:4:1: name: '../up' can't name a folder; letters, digits, '.', '_' and '-' can, beginning with a letter "
+        "or digit",
+    ]),
+    ("runtime preset", added("runtime: megatorn\n"), [
+        "x.yaml:4:1: runtime: unknown preset 'megatorn'; did you mean 'megatron'? known: ideal, pytorch, megatron",
+    ]),
+    ("escape sequences are shown", added('"\\e[31mred": 1\n'), [
+        "x.yaml:4:1: \\x1b[31mred: unknown key; known: cluster, costs, name, pipeline, runtime, schedule, sweep",
+    ]),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(("what", "text", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_answer(what: str, text: str, expected: list[str]) -> None:
+    Path("x.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ppsim.ConfigError) as error:
+        ppsim.load("x.yaml")
+    assert str(error.value).splitlines() == expected
+
+
+def test_names_what_there_is() -> None:
+    """A misspelt schedule, device or link is answered with the nearest one and all that there are."""
+    for text, near in (
+        (changed("1f1b", "1f1bb"), "unknown schedule '1f1bb'; did you mean '1f1b'? known: 1f1b, "),
+        (added("cluster: {device: a100-80g}\n"), "unknown device 'a100-80g'; did you mean 'a100-80gb'? Known: k80, "),
+        (added("cluster: {inter_node: ib-hdrr}\n"), "unknown link 'ib-hdrr'; did you mean 'ib-hdr'? Known: ethernet-"),
+    ):
+        Path("x.yaml").write_text(text, encoding="utf-8")
+        with pytest.raises(ppsim.ConfigError) as error:
+            ppsim.load("x.yaml")
+        assert near in str(error.value)
+
+
+def test_python_gets_the_same_answers() -> None:
+    with pytest.raises(ppsim.ConfigError, match=r"^costs\.forward: 10 is a bare number; write the unit, e\.g\. '10 ms'$"):
+        ppsim.Experiment(
+            schedule="1f1b", pipeline={"ranks": 2, "microbatches": 2}, costs={"forward": 10, "backward": "20 ms"}
+        )
+
+
+def test_accepted() -> None:
+    """Plain exponents are numbers, 010 is ten (YAML 1.2), links may be free."""
+    Path("x.yaml").write_text(
+        "schedule: 1f1b\npipeline: {ranks: 010, microbatches: 1e2}\ncosts: {forward: 1e1 ms, backward: 5e-3 s}\n"
+        "cluster: {ranks_per_node: 8, intra_node: free, inter_node: free}\n",
+        encoding="utf-8",
+    )
+    found = ppsim.load("x.yaml")
+    assert (found.pipeline.ranks, found.pipeline.microbatches) == (10, 100)
+    assert [found.costs.forward, found.costs.backward] == [pytest.approx(0.01), pytest.approx(0.005)]
+
+
+PIECES = [
+    "schedule", "pipeline", "costs", "cluster", "runtime", "ranks", "1f1b", "{", "}", "[", "]", ":", ",", "&a", "*a",
+    "10 ms", "-1", "0", "1e999", ".nan", "null", "\t", "\n", "  ", "'", '"', "#", "!!python/object", "[/x]", "$x_{$",
+    "<script>", "\x1b[31m", "é", "interleaved_1f1b", "virtual_stages: 3", "links: [{ranks: [0, 9]}]", "speed: [1, 2]",
+    "ib-hdr", "intra_node", "device", "per: model", "message: {sequence: 8, hidden: 8}", "99999999999999999999",
+]  # fmt: skip
+
+
+def mutated(seed: int) -> str:
+    """The base with some lines cut, doubled, or strewn with pieces; the same for a seed on every machine."""
+    rng = random.Random(seed)
+    text = BASE + "cluster: {intra_node: nvlink3, ranks_per_node: 8}\nruntime: ideal\n"
+    for _ in range(rng.randint(1, 5)):
+        at = rng.randrange(len(text) + 1)
+        upto = min(len(text), at + rng.choice([0, 0, 1, 3, 12]))
+        text = text[:at] + rng.choice([*PIECES, ""]) + text[upto:]
+    return text
+
+
+def test_no_traceback_for_a_thousand_mutated_configs() -> None:
+    """Each is either an experiment, or an error of ours in which every line names the file."""
+    legal = 0
+    for seed in range(1000):
+        Path("x.yaml").write_text(mutated(seed), encoding="utf-8")
+        try:
+            ppsim.load("x.yaml")
+            legal += 1
+        except PpsimError as error:
+            assert all(line.startswith("x.yaml:") for line in str(error).splitlines()), str(error)
+    assert 0 < legal < 1000

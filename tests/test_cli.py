@@ -1,0 +1,202 @@
+"""The command line as a user meets it: real processes, real files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+import ppsim
+
+CONFIGS = Path(__file__).parent.parent / "configs"
+BASE = "name: x\nschedule: 1f1b\npipeline: {ranks: 4, microbatches: 8}\ncosts: {forward: 10 ms, backward: 20 ms}\n"
+
+
+def call(*arguments: str, cwd: Path, **options: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ppsim.cli", *arguments], cwd=cwd, capture_output=True, text=True, check=False,
+        stdin=subprocess.DEVNULL, timeout=120, **options,
+    )  # type: ignore[call-overload, no-any-return]  # fmt: skip
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "x.yaml"
+    path.write_text(BASE, encoding="utf-8")
+    return path
+
+
+def test_run_prints_one_screen(config: Path) -> None:
+    """(m+p-1)(F+B) = 330 ms, bubble 3/11 of all and 3/8 of busy time; each rank works 8·30 = 240 ms."""
+    done = call("run", "x.yaml", cwd=config.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    for words in ("1f1b, p = 4, m = 8", "330 ms", "27.3 %", "37.5 %", "240 ms", "limit: ", "results/x/{"):
+        assert words in done.stdout
+    assert len(done.stdout.splitlines()) < 25
+
+
+def test_json_alone_on_stdout(config: Path) -> None:
+    done = call("run", "x.yaml", "--json", "--no-files", cwd=config.parent)
+    summary = json.loads(done.stdout)
+    assert summary["makespan_s"] == 0.33
+    assert not (config.parent / "results").exists()
+
+
+CONTRACT = {
+    "schema_version", "name", "config_id", "version", "engine", "schedule", "ranks", "microbatches", "virtual_stages",
+    "steps", "makespan_s", "step_time_s", "period_s", "steady_bubble_ratio", "microbatches_per_s", "samples_per_s", "mfu",
+    "bubble_ratio", "bubble_overhead", "step_bound_s", "busy_bound_s", "max_speedup", "max_speedup_stream",
+    "peak_memory_bytes", "fits", "theory", "max_span_s", "per_rank", "per_stage", "links", "pairs", "critical_path",
+    "warnings",
+}  # fmt: skip
+PER_RANK = {
+    "rank", "busy_s", "recompute_s", "idle_s", "span_s", "bubble_ratio", "waits_s", "peak_memory_bytes",
+    "peak_by_category", "peak_in_flight", "weight_versions", "staleness",
+}  # fmt: skip
+
+
+def test_summary_keeps_the_contract(config: Path) -> None:
+    summary = ppsim.simulate(ppsim.load(config)).summary
+    assert set(summary) >= CONTRACT
+    assert set(summary["per_rank"][0]) >= PER_RANK
+    assert set(summary["per_stage"][0]) >= {"stage", "rank", "forward_s", "backward_s", "peak_activation_bytes"}
+    assert set(summary["critical_path"]) >= {"by_kind_s", "flights"}
+    assert set(summary["per_rank"][0]["waits_s"]) == {
+        "fill", "drain", "upstream", "transfer", "queue", "blocked", "memory", "sync",
+    }  # fmt: skip
+
+
+def test_set_changes_a_setting(config: Path) -> None:
+    done = call("run", "x.yaml", "--set", "pipeline.microbatches=4", "--json", "--no-files", cwd=config.parent)
+    assert json.loads(done.stdout)["makespan_s"] == 0.21  # (4+3)·30 ms
+
+
+def test_wrong_input_is_exit_2_and_no_traceback(config: Path) -> None:
+    done = call("run", "x.yaml", "--set", "pipeline.ranks=0", "--set", "costs.forward=3", cwd=config.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines() == [
+        "--set 'pipeline.ranks=0': pipeline.ranks: 0 is too small; at least 1",
+        "--set 'costs.forward=3': costs.forward: 3 is a bare number; write the unit, e.g. '3 ms'",
+    ]
+    assert not (config.parent / "results").exists()
+
+
+def test_deadlock_is_exit_1_and_names_the_cycle(config: Path) -> None:
+    """1F1B's first backward can't come before the last forward that a batch-wide normalisation waits for."""
+    done = call("run", "x.yaml", "--set", "pipeline.batch_sync=all", cwd=config.parent)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "rank 0 at 0B0 waits for 1B0" in done.stderr
+    assert "the cycle: " in done.stderr
+    assert "pipeline.batch_sync" in done.stderr
+    assert not (config.parent / "results").exists()
+
+
+@pytest.mark.parametrize("what", ["schedules", "devices", "links", "models", "metrics"])
+def test_list(what: str, tmp_path: Path) -> None:
+    known = {
+        "schedules": "interleaved_1f1b", "devices": "a100-80gb", "links": "ib-hdr", "models": "gpt3",
+        "metrics": "bubble_ratio",
+    }  # fmt: skip
+    done = call("list", what, cwd=tmp_path)
+    assert done.returncode == 0
+    assert known[what] in done.stdout
+
+
+def test_check_shows_every_default_and_reads_back(config: Path) -> None:
+    done = call("check", "x.yaml", "--set", "cluster.inter_node={bandwidth: 109 Gbit/s}", cwd=config.parent)
+    assert done.returncode == 0
+    assert "109 Gbit/s = 13.625 GB/s" in done.stdout
+    assert "op_overhead: 0 s" in done.stdout
+    again = config.parent / "again.yaml"
+    again.write_text(done.stdout, encoding="utf-8")
+    assert call("check", "again.yaml", cwd=config.parent).stdout == done.stdout
+
+
+def test_schema_accepts_the_shipped_configs(tmp_path: Path) -> None:
+    """Shorthands included, and it refuses a misspelt key."""
+    schema = json.loads(call("schema", cwd=tmp_path).stdout)
+    validator = jsonschema.Draft202012Validator(schema)
+    yaml = YAML(typ="safe", pure=True)
+    for path in sorted(CONFIGS.glob("*.yaml")):
+        assert list(validator.iter_errors(yaml.load(path.read_text(encoding="utf-8")))) == [], path
+    assert list(validator.iter_errors(yaml.load(BASE.replace("ranks", "rankz"))))
+
+
+def test_hostile_text_is_plain_text(config: Path) -> None:
+    """Console markup, plot mathematics and escape sequences in a file's name and in values."""
+    hostile = config.parent / "[bold]$x_{$.yaml"
+    hostile.write_text(BASE.replace("name: x\n", ""), encoding="utf-8")
+    done = call("run", hostile.name, cwd=config.parent)
+    assert done.returncode == 0, done.stderr
+    bad = call("run", "x.yaml", "--set", "schedule='[/red]\x1b[31m'", cwd=config.parent)
+    assert bad.returncode == 2
+    assert "[/red]\\x1b[31m" in bad.stderr
+    assert "\x1b" not in bad.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.yaml", "missing.yaml: there is no such file"),
+        ("folder", "folder: a directory"),
+        ("pipe", "pipe: not a regular file"),
+    ],
+)
+def test_not_a_file(name: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    done = call("run", name, cwd=tmp_path)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith(message.split(":")[0] + ": ")
+
+
+def test_interrupt_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C in a run of a million ops: exit 130, one line, no results."""
+    (tmp_path / "x.yaml").write_text(
+        BASE.replace("ranks: 4", "ranks: 64").replace("microbatches: 8", "microbatches: 8192"), encoding="utf-8"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-m", "ppsim.cli", "run", "x.yaml", "--engine", "simpy"],
+        cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as run:  # fmt: skip
+        time.sleep(3)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert (out, err.splitlines()[-1]) == ("", "interrupted; nothing is half-written")
+    assert not (tmp_path / "results" / "x").exists()
+
+
+def test_python_equals_yaml(config: Path) -> None:
+    built = ppsim.Experiment(
+        name="x",
+        schedule="1f1b",
+        pipeline={"ranks": 4, "microbatches": 8},
+        costs={"forward": "10 ms", "backward": "20 ms"},
+    )
+    assert ppsim.simulate(built).summary == ppsim.simulate(ppsim.load(config)).summary
+
+
+def test_help_needs_no_heavy_import(tmp_path: Path) -> None:
+    """`ppsim --help` and `check` load neither pandas nor matplotlib nor simpy."""
+    code = (
+        "import sys; from ppsim import cli; sys.argv = ['ppsim', *sys.argv[1:]]\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'pandas', 'matplotlib', 'numba'} & set(sys.modules)), file=sys.stderr)"
+    )
+    (tmp_path / "x.yaml").write_text(BASE, encoding="utf-8")
+    for arguments in (["--help"], ["check", "x.yaml"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stderr.splitlines()[-1] == "[]"
