@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ppsim import cli_sweep
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -196,6 +198,9 @@ def _written(path: Path, write: Any) -> None:
         write()
     except OSError as error:
         raise PpsimError(f"{printable(str(path))}: can't be written: {error.strerror or error}") from None
+
+
+cli_sweep.register(app)
 
 
 def _interrupted(*_: object) -> None:

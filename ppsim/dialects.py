@@ -110,6 +110,11 @@ def write(orders: Orders, alphabet: Alphabet = "torch") -> str:
     return "".join(_spell(",".join(ops.cells()), alphabet) + "\n" for ops in orders)
 
 
+def columns(text: str) -> list[list[int]]:
+    """The column, counted from 1, of every cell of every row that holds something."""
+    return [[cell.column for cell in _cells(row, line)] for row, line in enumerate(_lines(text), 1)]
+
+
 def _known(alphabet: str, choices: tuple[str, ...]) -> None:
     if alphabet not in choices:
         near = did_you_mean(alphabet, choices)

@@ -51,6 +51,8 @@ def headline(result: Result) -> list[tuple[str, str]]:
     if s["steps"] > 1:
         rows.append(("per step", f"{seconds(s['step_time_s'])}, steady {seconds(s['period_s'])}"))
     by_theory = f" (closed form: {percent(form['bubble_ratio'])})" if form and s["steps"] == 1 else ""
+    if s["uncertainty"] is not None:
+        rows.append(("uncertain", _spread_line(s["uncertainty"])))
     rows.append(("bubble_ratio", f"{percent(s['bubble_ratio'])} of all device time is idle{by_theory}"))
     rows.append(("bubble_overhead", f"idle is {percent(s['bubble_overhead'])} of busy time"))
     if s["samples_per_s"] is not None:
@@ -66,6 +68,15 @@ def headline(result: Result) -> list[tuple[str, str]]:
             )
         )
     return rows
+
+
+def _spread_line(spread: dict[str, Any]) -> str:
+    """How far the step time spreads over the repeats."""
+    time = spread["figures"]["step_time_s"]
+    low, high = time["ci95_low"], time["ci95_high"]
+    sure = f" (95 % confidence: {seconds(low)} to {seconds(high)})" if low is not None else ""
+    tail = ", ".join(f"{name} {seconds(time[name])}" for name in ("p50", "p95", "p99"))
+    return f"step time over {spread['repeat']:,} repeats: mean {seconds(time['mean'])}{sure}, {tail}"
 
 
 def _memory_line(result: Result) -> str:

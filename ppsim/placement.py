@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,5 +64,18 @@ def bidirectional(ranks: int) -> Placement:
 
 
 def inferred(stages_of: Iterable[Iterable[int]]) -> Placement:
-    """The placement that an order file implies: what each rank runs is what it holds."""
-    return Placement("inferred", tuple(tuple(sorted(set(held))) for held in stages_of))
+    """The placement that an order file implies: what each rank runs is what it holds; a known shape where it is one."""
+    sets = [set(held) for held in stages_of]
+    for shape in _shapes(len(sets), len(sets[0]) if sets else 0):
+        if [set(held) for held in shape.stages_of] == sets:
+            return shape
+    return Placement("inferred", tuple(tuple(sorted(held)) for held in sets))
+
+
+def _shapes(ranks: int, per_rank: int) -> Iterator[Placement]:
+    """The shapes with so many stages on the first rank."""
+    yield loop(ranks, per_rank)
+    if per_rank % 2 == 0:
+        yield wave(ranks, per_rank // 2)
+    if per_rank == 2:
+        yield bidirectional(ranks)

@@ -12,7 +12,7 @@ import numpy as np
 from ppsim.config.experiment import Experiment
 from ppsim.config.resolved import config_id
 from ppsim.errors import Notice
-from ppsim.metrics import METRICS, Run, bubble, memory, staleness, waits
+from ppsim.metrics import METRICS, Run, bubble, memory, scalars, staleness, waits
 from ppsim.ops import Orders
 from ppsim.plan.table import CATEGORIES, Plan
 from ppsim.schedules.base import Problem, Schedule
@@ -36,6 +36,8 @@ class Result:
     run: Run
     engine: str
     notices: tuple[Notice, ...] = ()
+    spread: dict[str, Any] | None = None
+    """Statistics of the repeats with random times, where the experiment asks for them."""
 
     @property
     def plan(self) -> Plan:
@@ -51,7 +53,6 @@ class Result:
     def summary(self) -> dict[str, Any]:
         """All figures of the run; keys end in their unit, values are SI, what can't be known is None."""
         pipeline = self.experiment.pipeline
-        scalars = {name: found.of(self.run) for name, found in METRICS.items() if found.unit != "table"}
         return {
             "schema_version": SCHEMA_VERSION,
             "name": self.experiment.name,
@@ -63,7 +64,8 @@ class Result:
             "microbatches": pipeline.microbatches,
             "virtual_stages": max(len(held) for held in self.plan.placement.stages_of),
             "steps": pipeline.steps,
-            **scalars,
+            **scalars(self.run),
+            "uncertainty": self.spread,
             "theory": self.theory,
             "per_rank": self.per_rank(),
             "per_stage": self.per_stage(),

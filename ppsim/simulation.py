@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from ppsim.config.experiment import Experiment, disagreements
 from ppsim.config.mistakes import config_error
 from ppsim.config.notices import notices
 from ppsim.engine import Engine, run
 from ppsim.errors import DeadlockError, Notice
-from ppsim.metrics import Run
+from ppsim.metrics import Run, scalars
 from ppsim.metrics.base import Need
-from ppsim.plan import build, check
+from ppsim.plan import Plan, build, check
 from ppsim.result import Result
 from ppsim.schedules import Problem, Schedule
 from ppsim.schedules.registry import plugin_notices
+from ppsim.uncertainty import repeats
 
 
 def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: Engine = "auto") -> Result:
@@ -24,11 +27,13 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
     """
     if schedule is None:
         schedule = experiment.schedule
-    elif wrong := list(disagreements({k: getattr(experiment, k) for k in ("pipeline", "costs", "cluster")}, schedule)):
-        raise config_error(wrong)
+    else:
+        parts = {key: getattr(experiment, key) for key in ("pipeline", "costs", "cluster", "runtime")}
+        if wrong := list(disagreements(parts, schedule)):
+            raise config_error(wrong)
     problem = experiment.problem(schedule)
     orders = schedule.orders(problem)
-    check(orders, problem, schedule.name)
+    check(orders, problem, schedule.label, schedule.place)
     plan = build(orders, problem, experiment, schedule)
     try:
         timeline, engine_name = run(plan, engine)
@@ -41,7 +46,20 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
         *plan.notices,
     ]
     executed = Run(plan, timeline, problem, _known(experiment), experiment.samples_per_step)
-    return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found))
+    return Result(
+        experiment, schedule, problem, orders, executed, engine_name, _distinct(found), _spread(experiment, executed, engine)
+    )
+
+
+def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, Any] | None:
+    """How far the figures spread over the repeats with random times, where the experiment asks for them."""
+    if experiment.uncertainty is None:
+        return None
+
+    def measure(plan: Plan) -> dict[str, Any]:
+        return scalars(replace(nominal, plan=plan, timeline=run(plan, engine)[0], _made={}))
+
+    return repeats(nominal.plan, experiment.uncertainty, measure)
 
 
 def _known(experiment: Experiment) -> frozenset[Need]:
@@ -56,7 +74,7 @@ def _causes(experiment: Experiment, schedule: Schedule, problem: Problem) -> Ite
     if experiment.pipeline.batch_sync:
         yield (
             "pipeline.batch_sync makes a stage wait for all microbatches of the step before it; a schedule that needs a "
-            "backward before its last forward can't do that: use gpipe or naive"
+            "backward before its last forward can't do that: use gpipe"
         )
     if hint := schedule.deadlock_hint(problem):
         yield hint

@@ -73,8 +73,10 @@ def _plot(kind: str, result: Result, path: Path) -> None:
 @contextmanager
 def replaced(folder: Path) -> Iterator[Path]:
     """A fresh hidden folder that takes the place of ``folder`` at the end; nothing happens to that on an error."""
-    _refuse_dangerous(folder)
-    _refuse_foreign(folder)
+    refuse_dangerous(folder)
+    if next(folder.glob("sweep*.sqlite"), None):
+        raise PpsimError(f"{_shown(folder)}: holds a sweep, which a run would replace; use --out")
+    refuse_foreign(folder)
     hidden = folder.parent / f".{folder.name}.ppsim-new"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -83,7 +85,7 @@ def replaced(folder: Path) -> Iterator[Path]:
         hidden.mkdir(exist_ok=True)
         lock = os.open(hidden / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
     except OSError as error:
-        raise _cannot(folder, error) from None
+        raise cannot(folder, error) from None
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -94,10 +96,10 @@ def replaced(folder: Path) -> Iterator[Path]:
             yield hidden
             names = sorted(path.name for path in hidden.iterdir() if path.name != LOCK)
             (hidden / MARKER).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-            _refuse_foreign(folder)
+            refuse_foreign(folder)
             _swap(hidden, folder)
         except OSError as error:
-            raise _cannot(folder, error) from None
+            raise cannot(folder, error) from None
         finally:
             _discard(hidden)
             (folder / LOCK).unlink(missing_ok=True)
@@ -139,7 +141,8 @@ def _swap(new: Path, target: Path) -> None:
         aside.rename(new)
 
 
-def _refuse_dangerous(folder: Path) -> None:
+def refuse_dangerous(folder: Path) -> None:
+    """Raises PpsimError for a folder that results may not go to: a link, the home or working directory, '..'."""
     if ".." in folder.parts:
         raise PpsimError(f"{_shown(folder)}: '..' in a results folder; name it directly")
     if folder.is_symlink():
@@ -152,8 +155,8 @@ def _refuse_dangerous(folder: Path) -> None:
         raise PpsimError(f"{_shown(folder)}: the home or working directory, or one above it; name a folder inside")
 
 
-def _refuse_foreign(folder: Path) -> None:
-    """Only an empty folder, or one that holds nothing but what ppsim wrote, may be replaced."""
+def refuse_foreign(folder: Path, ours_too: Callable[[str], bool] = lambda name: False) -> None:
+    """Raises PpsimError for a folder that holds more than a run's files (those in its marker) and ``ours_too``."""
     if not folder.exists():
         return
     try:
@@ -161,16 +164,19 @@ def _refuse_foreign(folder: Path) -> None:
         ours = {MARKER, LOCK}
         if marker.is_file() and not marker.is_symlink():
             ours |= set(marker.read_text(encoding="utf-8").splitlines())
-        foreign = sorted(path.name for path in folder.iterdir() if path.name not in ours or path.is_dir())
+        foreign = sorted(
+            path.name for path in folder.iterdir() if path.is_dir() or not (path.name in ours or ours_too(path.name))
+        )
     except (OSError, UnicodeDecodeError) as error:
-        raise _cannot(folder, error) from None
+        raise cannot(folder, error) from None
     if foreign:
         more = f" and {len(foreign) - 3} more" if len(foreign) > 3 else ""
         named = ", ".join(printable(name) for name in foreign[:3])
         raise PpsimError(f"{_shown(folder)}: ppsim didn't write {named}{more}; move that away, or use --out")
 
 
-def _cannot(folder: Path, error: Exception) -> PpsimError:
+def cannot(folder: Path, error: Exception) -> PpsimError:
+    """The error for a folder that can't be written."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return PpsimError(f"{_shown(folder)}: can't be written: {reason}")
 

@@ -88,6 +88,10 @@ def _interleaved(s: Sizes) -> Fraction | None:
     return (s.p - 1) * (s.forward + s.backward) + hops * s.latency
 
 
+def _combined(s: Sizes) -> Fraction | None:
+    return _interleaved(s) if s.pair in (None, s.forward + s.backward) and (not s.latency or s.p == 1) else None
+
+
 def _breadth_first(s: Sizes) -> Fraction | None:
     # A stage's last microbatches hide the way back to the first rank, where there are enough of them.
     if s.m < s.p or (s.latency and s.v > 1 and (s.m - s.p) * min(s.forward, s.backward) < s.p * s.latency):
@@ -101,8 +105,11 @@ def _slices(s: Sizes) -> Fraction | None:
 
 def _zb_1p(s: Sizes) -> Fraction | None:
     # Whichever lies between a rank's first I and the next one's: F, I, or both less the W that fits in between.
-    if s.m < s.p or (s.latency and s.p > 1):
+    if s.latency and s.p > 1:
         return None
+    if s.m < s.p:
+        short = s.v == 1 and s.weight_grad <= min(s.forward, s.input_grad)
+        return (s.p - 1) * (s.forward + s.input_grad) - (s.m - 1) * s.weight_grad if short else None
     return (s.p - 1) * max(s.forward, s.input_grad, s.forward + s.input_grad - s.weight_grad)
 
 
@@ -154,12 +161,13 @@ GPIPE = Form("(p-1)(F+B): GPipe, arXiv 1811.06965, section 2.3", _gpipe)
 ONE_F_ONE_B = Form("(p-1)(F+B): Megatron-LM SC'21, arXiv 2104.04473, section 2.2.1", _one_f_one_b)
 EAGER = Form("(p-1)(F+B): as 1F1B; the longer warm-up hides the links' latency", _eager)
 INTERLEAVED = Form("(p-1)(F+B)/v: Megatron-LM SC'21, arXiv 2104.04473, section 2.2.2", _interleaved)
+COMBINED = Form("(p-1)(F+B)/v: as interleaved, where a fused pair takes F+B", _combined)
 BREADTH_FIRST = Form("(p-1)(F+B)/v: Lamy-Poirier, arXiv 2211.05953, section 4", _breadth_first)
 SLICES = Form("(p-1)(F+B)/k: Seq1F1B, arXiv 2406.03488, section 3 (k equal slices)", _slices)
 ZB_1P = Form("(p-1)(F+I-W)/v for W <= F, I: Zero Bubble (ZB-H1), arXiv 2401.10241, table 2", _zb_1p)
-ZB_V = Form("none inside a rank's span for F = I = W: Zero Bubble, arXiv 2401.10241, section 6; (p-1)I before it", _zb_v)
+ZB_V = Form("(p-1)F before a rank's span, none inside, for F = I = W: Zero Bubble, arXiv 2401.10241, section 6", _zb_v)
 DUALPIPE = Form("(p/2-1)(F&B+B-3W) for F = I: deepseek-ai/DualPipe, README", _dual_pipe_two_way)
 DUALPIPE_V = Form("(p-1)(F&B+B-3W) for F = I: deepseek-ai/DualPipe, README, for p devices", _dual_pipe_v)
 CHIMERA = Form("(p-2)B in a unit of p microbatches: Chimera, arXiv 2107.06925, table 2", _chimera)
-HANAYO = Form("(p-1)B/waves, B a rank's share, in a unit of p microbatches: Hanayo, arXiv 2308.15762, figure 2", _hanayo)
+HANAYO = Form("(p-1)B/waves in a unit of p microbatches, B a rank's: Hanayo, arXiv 2308.15762, figure 2", _hanayo)
 FORWARD_ONLY = Form("(p-1)F: pipeline of p equal steps", _forward_only, lambda s: s.m * s.v * s.forward)

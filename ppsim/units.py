@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
@@ -146,6 +146,7 @@ def _unit_meant(unit: str, dimension: Dimension) -> str:
     return did_you_mean(unit, due.accepted) or f"; {due.noun} is written in {', '.join(due.shown)}"
 
 
+@lru_cache(maxsize=4096)
 def show(value: Fraction, dimension: Dimension) -> str:
     """The shortest readable text for an SI ``value``: '10 ms', '56 MiB', '25 GB/s'.
 

@@ -1,17 +1,15 @@
-"""Short ways to run a simulation in a test, without result, store or command line."""
+"""What a test looks at in a run: when an op ran, what overlaps, an order written down in the test."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ppsim.config.experiment import Experiment
-from ppsim.engine import run
 from ppsim.metrics import Run
 from ppsim.ops import Ops, Orders, parse_row
 from ppsim.placement import Placement, inferred
-from ppsim.plan import build, check
 from ppsim.schedules import Problem, Schedule
+from tests.simulated import simulate
 
 MS = 10**6
 """Nanoseconds in the millisecond that tests count in."""
@@ -41,18 +39,13 @@ def listed(*rows: str) -> Listed:
     return Listed(rows=rows)
 
 
-def simulated(schedule: Any, pipeline: dict[str, Any], **settings: Any) -> Run:
-    """Check, plan and run one experiment; the timeline contradicts nothing. ``per: stage``, F=1 ms, B=2 ms by default."""
-    settings.setdefault("costs", {})
-    settings["costs"] = {"per": "stage", "forward": "1 ms", "backward": "2 ms", **settings["costs"]}
-    experiment = Experiment(schedule=schedule, pipeline=pipeline, **settings)
-    problem = experiment.problem()
-    orders = experiment.schedule.orders(problem)
-    check(orders, problem)
-    plan = build(orders, problem, experiment, experiment.schedule)
-    timeline, _ = run(plan, "simpy")
-    assert list(timeline.violations()) == []
-    return Run(plan, timeline, problem, frozenset({"dependencies", "costs", "memory", "links", "stream"}))
+def simulated(schedule: Any, pipeline: dict[str, Any], **sections: Any) -> Run:
+    """The run of ``simulate``, whose timeline contradicts nothing; ``per: stage``, F=1 ms, B=2 ms by default."""
+    pipeline = dict(pipeline)
+    ranks, microbatches = pipeline.pop("ranks"), pipeline.pop("microbatches")
+    run = simulate(schedule, ranks, microbatches, pipeline=pipeline, **sections).run
+    assert list(run.timeline.violations()) == []
+    return run
 
 
 def makespan_ms(run: Run) -> float:

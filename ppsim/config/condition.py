@@ -14,16 +14,18 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Final, get_args
 
-from ppsim.errors import printable, shown
+from ppsim.errors import shown
 from ppsim.units import Dimension, parse
 
 LONGEST: Final = 500
 Lookup = Callable[[str], Any]
 """The value of a name."""
 
-_BINARY: Final[dict[type[ast.AST], Callable[[Any, Any], Any]]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+_ARITHMETIC: Final[dict[type[ast.AST], Callable[[Any, Any], Any]]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: lambda a, b: Fraction(a) / b,
     ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+_COMPARISONS: Final[dict[type[ast.AST], Callable[[Any, Any], bool]]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge, ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
@@ -50,8 +52,10 @@ class Condition:
         """Whether the condition holds; ValueError where its values can't be compared."""
         try:
             return bool(self._holds(value_of))
-        except (TypeError, ZeroDivisionError, OverflowError) as error:
-            raise ValueError(f"{shown(self.text)} can't be decided: {printable(str(error))}") from None
+        except (TypeError, ZeroDivisionError) as error:
+            why = "it divides by zero" if isinstance(error, ZeroDivisionError) else "its values can't be compared so"
+            values = ", ".join(f"{name} is {shown(value_of(name))}" for name in dict.fromkeys(self.names))
+            raise ValueError(f"{shown(self.text)} can't be decided, {why}: {values}") from None
 
     def _compiled(self, node: ast.expr) -> Callable[[Lookup], Any]:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float | str):
@@ -71,10 +75,10 @@ class Condition:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
             inner, change = self._compiled(node.operand), operator.not_ if isinstance(node.op, ast.Not) else operator.neg
             return lambda value_of: change(inner(value_of))
-        if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-            left, right, apply = self._compiled(node.left), self._compiled(node.right), _BINARY[type(node.op)]
-            return lambda value_of: apply(left(value_of), right(value_of))
-        if isinstance(node, ast.Compare) and all(type(op) in _BINARY for op in node.ops):
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+            left, right, apply = self._compiled(node.left), self._compiled(node.right), _ARITHMETIC[type(node.op)]
+            return lambda value_of: apply(_number(left(value_of)), _number(right(value_of)))
+        if isinstance(node, ast.Compare) and all(type(op) in _COMPARISONS for op in node.ops):
             return self._comparison(node)
         raise ValueError(
             f"{shown(ast.unparse(node))} can't stand in a condition; settings, numbers, text in quotes, + - * / // %, "
@@ -83,7 +87,7 @@ class Condition:
 
     def _comparison(self, node: ast.Compare) -> Callable[[Lookup], bool]:
         sides = [self._compiled(side) for side in (node.left, *node.comparators)]
-        tests = [_BINARY[type(op)] for op in node.ops]
+        tests = [_COMPARISONS[type(op)] for op in node.ops]
 
         def compare(value_of: Lookup) -> bool:
             values = [side(value_of) for side in sides]
@@ -97,6 +101,12 @@ class Condition:
         if isinstance(node, ast.Name):
             return node.id
         raise ValueError(f"{shown(ast.unparse(node))} is not the name of a setting, such as pipeline.ranks")
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, int | Fraction):
+        return value
+    raise TypeError
 
 
 @lru_cache(maxsize=4096)

@@ -21,9 +21,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
 from ppsim.cluster import Cluster, Topology
+from ppsim.config.combinations import combinations
 from ppsim.config.mistakes import Mistake, config_error, from_pydantic
 from ppsim.config.pipeline import Pipeline
-from ppsim.config.runtime import Runtime, RuntimeField
+from ppsim.config.runtime import Runtime, RuntimeField, expanded
+from ppsim.config.sweep import Sweep
+from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import GivenCosts
 from ppsim.errors import PpsimError, did_you_mean
 from ppsim.model import Model
@@ -92,7 +95,9 @@ class Experiment(Model):
     """Devices and links (default: free links and no limit of memory)."""
     runtime: RuntimeField = Runtime()
     """What the framework does: a preset's name, or settings."""
-    sweep: dict[str, Any] | None = None
+    uncertainty: Uncertainty | None = None
+    """Random times, slow ranks, and how often the run is repeated with them."""
+    sweep: Sweep | None = None
     """What `ppsim sweep` varies; `ppsim run` runs the base case."""
 
     def __init__(self, /, **settings: Any) -> None:
@@ -103,6 +108,11 @@ class Experiment(Model):
             wrong = {mistake.place[0] for mistake in mistakes}
             right = {key: value for key, value in settings.items() if key not in wrong}
             raise config_error([*mistakes, *disagreements(_validated(right))]) from None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_of_schedule(cls, settings: Any) -> Any:
+        return _with_preset(settings) if isinstance(settings, dict) else settings
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Experiment:
@@ -143,20 +153,35 @@ class Experiment(Model):
         """Sizes and stage costs, for this experiment's schedule or another one."""
         schedule = schedule or self.schedule
         placement, slices = schedule.placement(self.pipeline.ranks), schedule.cut()
+        costs = self.costs.stage_costs(placement, self.micro_batch_scale / len(slices))
         return Problem(
             ranks=self.pipeline.ranks,
             microbatches=self.pipeline.microbatches * len(slices),
             placement=placement,
-            costs=self.costs.stage_costs(placement, self.micro_batch_scale / len(slices)),
+            costs=costs if schedule.trains else costs.without_training(),
             steps=self.pipeline.steps,
             stream=schedule.asynchronous,
+            update_every=self.pipeline.microbatches if schedule.double_buffered else 1,
             slices=slices,
         )
 
 
+def _with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the runtime's preset as it is for their schedule; what is wrong with it is found later."""
+    schedule, runtime = settings.get("schedule"), settings.get("runtime")
+    name = schedule.get("name") if isinstance(schedule, Mapping) else getattr(schedule, "name", schedule)
+    try:
+        return dict(settings) if runtime is None else {**settings, "runtime": expanded(runtime, str(name))}
+    except ValueError:
+        return dict(settings)
+
+
 def _validated(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those sections by themselves, so that a mistake in one doesn't hide what is wrong between others."""
-    models: dict[str, type[Model]] = {"pipeline": Pipeline, "costs": GivenCosts, "cluster": Cluster}
+    models: dict[str, type[Model]] = {
+        "pipeline": Pipeline, "costs": GivenCosts, "cluster": Cluster, "sweep": Sweep,
+        "uncertainty": Uncertainty,
+    }  # fmt: skip
     parts = {key: model.model_validate(settings[key]) for key, model in models.items() if settings.get(key) is not None}
     if "schedule" in settings:
         parts["schedule"] = _ONE_SCHEDULE.validate_python(settings["schedule"])
@@ -171,23 +196,32 @@ def disagreements(parts: Mapping[str, Any], own_schedule: Schedule | None = None
     schedule = own_schedule or parts.get("schedule")
     pipeline, costs, cluster = parts.get("pipeline"), parts.get("costs"), parts.get("cluster")
 
-    def under(section: Literal["schedule", "pipeline", "costs", "cluster", "runtime"], key: str, text: str) -> Mistake:
+    def under(section: str, key: str, text: str) -> Mistake:
         return Mistake((section, *(int(k) if k.isdigit() else k for k in key.split("."))), text)
 
+    if isinstance(sweep := parts.get("sweep"), Sweep):
+        yield from (Mistake(("sweep", *place), text) for place, text in sweep.all_problems(Experiment))
     if not isinstance(pipeline, Pipeline):
         return
+    if isinstance(uncertain := parts.get("uncertainty"), Uncertainty):
+        yield from (under("uncertainty", key, text) for key, text in uncertain.problems(pipeline.ranks))
     if isinstance(cluster, Cluster):
         yield from (under("cluster", key, text) for key, text in cluster.problems(pipeline.ranks))
     if not isinstance(schedule, Schedule):
         return
-    for key, text in schedule.problems(pipeline.ranks, pipeline.microbatches):
-        yield Mistake(tuple(key.split(".")), text)
+    found = schedule.problems(pipeline.ranks, pipeline.microbatches)
+    illegal = [Mistake(tuple(key.split(".")), text) for key, text in found]
+    yield from illegal
     try:
         placement = schedule.placement(pipeline.ranks)
     except PpsimError as error:
-        yield Mistake(("schedule",), str(error))
+        if not illegal:
+            yield Mistake(("schedule",), str(error))
         return
     yield from (under("pipeline", key, text) for key, text in pipeline.problems(placement.stages))
+    runtime = parts.get("runtime")
+    if isinstance(runtime, Runtime) and not illegal:
+        yield from (Mistake(tuple(key.split(".")), text) for key, text in combinations(schedule, pipeline, runtime))
     if isinstance(costs, GivenCosts):
         wrong = [under("costs", key, text) for key, text in costs.problems(placement)]
         yield from wrong

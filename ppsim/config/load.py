@@ -22,12 +22,22 @@ def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) ->
     if overrides:
         document = yamlfile.override(document, overrides)
     try:
-        return Experiment(**{"name": default_name(path), **document.data})
+        return Experiment(**{"name": default_name(path), **_anchored(document.data, path.parent)})
     except ConfigError as error:
         placed = [(document.locate(mistake.place), mistake) for mistake in error.mistakes]
         placed.sort(key=lambda item: item[0] if isinstance(item[0], tuple) else (0, 0))
         lines = {f"{document.where(mistake.place)}: {mistake}": None for _, mistake in placed}
         raise ConfigError("\n".join(lines) or str(error)) from None
+
+
+def _anchored(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """The settings with the paths of files made relative to the folder of their config."""
+    return {
+        key: {**section, "path": str(folder / section["path"])}
+        if isinstance(section, dict) and isinstance(section.get("path"), str)
+        else section
+        for key, section in data.items()
+    }
 
 
 def default_name(path: Path) -> str:

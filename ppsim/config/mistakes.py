@@ -66,6 +66,8 @@ def _message(detail: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
             return f"{_shown(value)} is too small; at least {context['ge']}"
         case "less_than_equal":
             return f"{_shown(value)} is too large; at most {context['le']}"
+        case "path_type":
+            return f"{_shown(value)} is not a file's path"
         case "list_type":
             return f"{_shown(value)} is not a list"
         case "too_short" | "too_long":
@@ -110,11 +112,12 @@ def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
             named = [m for m in here if m.model_fields.get("name") and m.model_fields["name"].default == part[1:-1]]
             here = named or here
         elif isinstance(part, str):
-            here = [m for parent in here if part in parent.model_fields for m in _models(parent.model_fields[part])]
+            here = [m for parent in here if part in parent.model_fields for m in models_in(parent.model_fields[part])]
     return sorted({key for found in here for key in found.model_fields})
 
 
-def _models(field: Any) -> list[type[BaseModel]]:
+def models_in(field: Any) -> list[type[BaseModel]]:
+    """The models that a field may hold; for a schedule, all that are known."""
     from ppsim.schedules import Schedule, known
 
     found: list[type[BaseModel]] = []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Literal
+from math import prod
+from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ppsim.model import Model, OneOrMore, Whole, one_or_list
 from ppsim.units import Factor, Size
@@ -19,13 +21,26 @@ Stages = Annotated[
 ]
 
 
+FACTORS = ("micro_batch_size", "microbatches", "data_parallel")
+"""Their product is ``global_batch``."""
+
+
+def _may_be_derived(schema: dict[str, Any]) -> None:
+    schema["required"].remove("microbatches")
+
+
 class Pipeline(Model):
-    """Sizes of the pipeline and what happens around its ops."""
+    """Sizes of the pipeline and what happens around its ops.
+
+    ``global_batch = micro_batch_size · microbatches · data_parallel``: any one of them follows from the others.
+    """
+
+    model_config = ConfigDict(json_schema_extra=_may_be_derived)
 
     ranks: Whole = Field(ge=1, le=1_000_000)
     """Devices in the pipeline (p)."""
     microbatches: Whole = Field(ge=1, le=100_000_000)
-    """Microbatches per step and pipeline (m)."""
+    """Microbatches per step and pipeline (m); or given by ``global_batch`` and ``micro_batch_size``."""
     steps: Whole = Field(1, ge=1, le=1_000_000)
     """Optimizer steps, back to back."""
     recompute: OneOrMore[Recompute] = "none"
@@ -37,7 +52,7 @@ class Pipeline(Model):
     data_parallel: Whole = Field(1, ge=1)
     """Copies of the whole pipeline, whose gradients are summed every step."""
     global_batch: Whole | None = Field(None, ge=1)
-    """Samples per step: micro_batch_size · microbatches · data_parallel."""
+    """Samples per step, over all copies of the pipeline."""
     micro_batch_size: Whole | None = Field(None, ge=1)
     """Samples per microbatch."""
     grad_bucket: Size = Fraction(40_000_000)
@@ -45,8 +60,20 @@ class Pipeline(Model):
     batch_sync: Stages = Field([])
     """Stages with batch normalisation over the whole batch: the next stage waits for all their forwards."""
 
+    @model_validator(mode="before")
+    @classmethod
+    def _derive_sizes(cls, settings: Any) -> Any:
+        return {**settings, **_missing_size(settings)} if isinstance(settings, dict) else settings
+
     def problems(self, stages: int) -> Iterator[tuple[str, str]]:
         """(key, what is wrong) for so many stages."""
+        sizes = {name: getattr(self, name) for name in FACTORS}
+        if self.global_batch is not None and self.global_batch != prod(size or 1 for size in sizes.values()):
+            yield (
+                "global_batch",
+                f"global_batch = {' · '.join(sizes)} doesn't hold: {self.global_batch} is not "
+                f"{' · '.join(map(str, sizes.values()))} = {prod(sizes.values())}; leave one of them out and it is derived",
+            )
         if isinstance(self.recompute, list) and len(self.recompute) != stages:
             yield "recompute", f"the list has {len(self.recompute)} values, there are {stages} stages"
         weights = self.microbatch_weights
@@ -64,3 +91,38 @@ class Pipeline(Model):
     def syncs(self, stage: int) -> bool:
         """Whether the stage normalises over the whole batch."""
         return self.batch_sync == "all" or stage in self.batch_sync
+
+
+def _missing_size(settings: dict[str, Any]) -> dict[str, int]:
+    """The one size that follows from the others, or nothing; of two that could, data_parallel is 1."""
+    sizes = {name: settings.get(name) for name in (*FACTORS, "global_batch")}
+    given = {name: size for name, size in sizes.items() if size is not None}
+    if any(type(size) is not int or size < 1 for size in given.values()):
+        return {}
+    missing = [name for name in sizes if name not in given]
+    if len(missing) > 1 and "data_parallel" in missing:
+        missing.remove("data_parallel")
+        given["data_parallel"] = 1
+    if len(missing) != 1:
+        return {}
+    name = missing[0]
+    if name == "global_batch":
+        return {name: prod(given.values())}
+    whole = given.pop("global_batch")
+    size, rest = divmod(whole, prod(given.values()))
+    if rest or not size:
+        by, step = " · ".join(given), prod(given.values())
+        fits = [str(n * step) for n in (size, size + 1) if n]
+        raise _mistake(
+            "global_batch",
+            f"{name} = global_batch / ({by}) = {whole} / ({' · '.join(map(str, given.values()))}) is not a whole number; "
+            f"global_batch {' or '.join(fits)} works",
+            whole,
+        )
+    return {name: size}
+
+
+def _mistake(key: str, message: str, value: object) -> ValidationError:
+    """What is wrong with one key, from a validator of them all."""
+    error = PydanticCustomError("value_error", "{error}", {"error": message})
+    return ValidationError.from_exception_data("Pipeline", [InitErrorDetails(type=error, loc=(key,), input=value)])

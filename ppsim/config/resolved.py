@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
-from ppsim.config.runtime import PRESETS
+from ppsim.config.runtime import preset
+from ppsim.model import Model
 from ppsim.units import both_forms, parse, show
 
 SEMANTICS = 1
@@ -28,11 +29,25 @@ def _without_nothing(value: Any) -> Any:
     return [_without_nothing(item) for item in value] if isinstance(value, list) else value
 
 
-def config_id(experiment: Experiment) -> str:
-    """sha256 of the canonical settings but the name, and of the semantics' version."""
-    data = {key: value for key, value in settings(experiment).items() if key not in {"name", "sweep"}}
-    text = json.dumps([SEMANTICS, data], sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+def config_id(experiment: Experiment, text_of: Callable[[Any], str] | None = None) -> str:
+    """sha256 of the canonical settings but the name, and of the semantics' version.
+
+    ``text_of`` may give a section's ``section_text`` where it is known already.
+    """
+    sections = {
+        key: section
+        for key in type(experiment).model_fields
+        if key not in {"name", "sweep"} and (section := getattr(experiment, key)) is not None
+    }
+    written = (f"{json.dumps(key)}:{(text_of or section_text)(sections[key])}" for key in sorted(sections))
+    text = f"[{SEMANTICS},{{{','.join(written)}}}]"
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def section_text(section: Model) -> str:
+    """A section's settings in canonical form: JSON text, keys sorted, what is unset left out."""
+    data = _without_nothing(section.model_dump(mode="json"))
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def remarks(experiment: Experiment) -> dict[tuple[str | int, ...], str]:
@@ -42,7 +57,7 @@ def remarks(experiment: Experiment) -> dict[tuple[str | int, ...], str]:
         for loc, value in _leaves(settings(experiment), ())
         if isinstance(value, str) and (other := _other_form(value))
     }
-    for key, setting in PRESETS[experiment.runtime.preset].items():
+    for key, setting in preset(experiment.runtime.preset, experiment.schedule.name).items():
         if getattr(experiment.runtime, key) == setting.value:
             found["runtime", key] = setting.reason
     return found

@@ -40,36 +40,51 @@ class Setting(NamedTuple):
     reason: str
 
 
+# Sources: torch/distributed/pipelining/schedules.py (PyTorch 2.13); Megatron-LM core, pipeline_parallel/schedules.py,
+# optimizer/optimizer.py and clip_grads.py, and megatron/training/arguments.py.
 PRESETS: dict[str, dict[str, Setting]] = {
     "ideal": {},
     "pytorch": {
-        "send": Setting("overlapped", "schedules.py posts batch_isend_irecv and goes on; sends are waited for at the end"),
-        "p2p": Setting("separate", "_PipelineScheduleRuntime posts each lowered RECV and SEND by itself"),
-        "grad_sync": Setting("overlapped", "DDP's reducer fires buckets in the last backward of a stage"),
-        "barrier": Setting(True, "step() returns after the last backward; the optimizer runs next"),
+        "send": Setting("overlapped", "sends are posted by batch_isend_irecv and waited for when the step ends"),
+        "p2p": Setting("separate", "_PipelineScheduleRuntime posts each SEND and RECV of its lowered order by itself"),
+        "grad_sync": Setting("overlapped", "REDUCE_GRAD stands right after a stage's last backward (_add_reduce_grad)"),
+        "barrier": Setting(False, "step() ends with the rank's own sends; clipping over all ranks makes it true"),
     },
     "megatron": {
-        "send": Setting("overlapped", "p2p_communication.py uses isend/irecv in one batch"),
-        "p2p": Setting("fused", "send_forward_recv_backward and its kin wait for every request of the batch"),
-        "grad_sync": Setting("overlapped", "--overlap-grad-reduce starts a bucket when its last gradient is ready"),
-        "barrier": Setting(True, "finalize_model_grads and the optimizer end a step on every rank"),
+        "send": Setting("overlapped", "isend and irecv are posted; overlap_p2p_comm waits for them before the next use"),
+        "p2p": Setting("separate", "interleaving posts receives ahead, unless --no-overlap-p2p-communication is given"),
+        "grad_sync": Setting("end", "finalize_model_grads, after the last backward, unless --overlap-grad-reduce is given"),
+        "barrier": Setting(True, "the gradient norm for clipping is summed over all model-parallel ranks"),
+    },
+}
+_OF_SCHEDULE: dict[tuple[str, str], dict[str, Setting]] = {
+    ("pytorch", "1f1b"): {
+        "p2p": Setting("fused", "Schedule1F1B waits for batches: a forward's send with a backward's receive, and back"),
+    },
+    ("megatron", "1f1b"): {
+        "send": Setting("overlapped", "beside the batches' own waits nothing holds a sender"),
+        "p2p": Setting("fused", "without interleaving send_forward_recv_backward and its kin wait for their batch"),
     },
 }
 
 
-def _expand(value: object) -> object:
+def preset(name: str, schedule: str) -> dict[str, Setting]:
+    """What a preset sets where that schedule is run."""
+    return {**PRESETS[name], **_OF_SCHEDULE.get((name, schedule), {})}
+
+
+def expanded(value: object, schedule: str = "") -> object:
+    """A preset's name, or a mapping over a preset, as settings. Raises ValueError for an unknown preset."""
     if isinstance(value, str):
         if value not in PRESETS:
             hint = did_you_mean(value, PRESETS) or ";"
             raise ValueError(f"unknown preset '{value}'{hint} known: {', '.join(PRESETS)}")
         value = {"preset": value}
-    if isinstance(value, dict):
-        preset = PRESETS.get(str(value.get("preset", "ideal")), {})
-        return {**{key: setting.value for key, setting in preset.items()}, **value}
+    name = str(value.get("preset", "ideal")) if isinstance(value, dict) else ""
+    if isinstance(value, dict) and name in PRESETS:
+        return {**{key: setting.value for key, setting in preset(name, schedule).items()}, **value}
     return value
 
 
-RuntimeField = Annotated[
-    Runtime, BeforeValidator(_expand, json_schema_input_type=Literal["ideal", "pytorch", "megatron"] | Runtime)
-]
+RuntimeField = Annotated[Runtime, BeforeValidator(expanded)]
 """A Runtime, a preset's name, or a mapping over a preset."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ppsim.ops import Kind
@@ -41,6 +41,11 @@ class StageCosts:
     def stages(self) -> int:
         """How many stages there are."""
         return len(self.forward)
+
+    def without_training(self) -> StageCosts:
+        """The costs where nothing is learnt: no gradients, no optimizer."""
+        none = (Fraction(0),) * self.stages
+        return replace(self, gradients=none, optimizer_state=none, optimizer=none)
 
     def seconds(self, kind: Kind) -> Values:
         """The time of one kind of compute op, per stage."""

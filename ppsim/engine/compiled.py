@@ -1,8 +1,11 @@
 """The semantics of the model of record over the Plan's arrays, compiled by Numba (extra ``fast``).
 
-Where no transfer has ports, nothing depends on what else happens at a time: a moment is the latest of those that it
-needs, and each rank runs as far as its inputs are known (``_without_ports``). Otherwise events come off a heap in the
-order of time, and each instant is closed by the settle pass (``_with_ports``). Importing this needs Numba.
+What waits is a *thing* with a number, as in the SimPy engine: op i to start i, op i to end n + i, transfer j to be ready
+2n + j. Where no transfer has ports, nothing depends on what else happens at the time: a moment is the latest of those
+that it needs, and each rank runs as far as its inputs are known (``_without_ports``). Otherwise events come off a heap
+in the order of time, and the settle pass closes each instant (``_with_ports``). Importing this module needs Numba.
+
+The two loops are long on purpose: a call that hands over a dozen arrays costs more than an op.
 """
 
 from __future__ import annotations
@@ -30,29 +33,21 @@ def _compiled(function: Function) -> Function:
         return njit(nogil=True)(function)
 
 
-class _Arrays(NamedTuple):
-    """What the compiled code reads of a Plan, and the four columns that it fills in."""
+class _Work(NamedTuple):
+    """The Plan as the loops read it: ranks and ops, what each thing waits for, and the routes of the transfers."""
 
     offsets: Longs
     rank: Ints
     duration: Longs
-    start_ptr: Longs
-    start_event: Longs
-    end_ptr: Longs
-    end_event: Longs
-    send_ptr: Longs
-    send_event: Longs
+    ptr: Ints
+    event: Ints
     route: Ints
     occupancy: Longs
     latency: Longs
-    start: Longs
-    end: Longs
-    ready: Longs
-    transfer_start: Longs
 
 
 class _Lanes(NamedTuple):
-    """The pairs of ports that transfers use: each route's lane (-1: none), each lane's ports, each port's lanes."""
+    """Pairs of ports: the lane of each route (-1: no ports), the ports of each lane, and the lanes at each port."""
 
     of_route: Ints
     ports: Ints
@@ -62,136 +57,336 @@ class _Lanes(NamedTuple):
 
 def run(plan: Plan) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
-    n, t, transfers, routes = len(plan), len(plan.transfers), plan.transfers, plan.routes
-    columns = tuple(np.full(size, NEVER, np.int64) for size in (n, n, t, t))
-    inputs = (
-        plan.offsets, plan.rank, plan.duration, plan.start_needs.ptr, plan.start_needs.event, plan.end_needs.ptr,
-        plan.end_needs.event, transfers.needs.ptr, transfers.needs.event, transfers.route, routes.occupancy,
-        routes.latency,
-    )  # fmt: skip
-    arrays = _Arrays(*(np.ascontiguousarray(column) for column in inputs), *columns)
-    if np.all(routes.egress == NONE):
-        _without_ports(arrays)
+    n, t = len(plan), len(plan.transfers)
+    moment = np.full(2 * n + t, NEVER, np.int64)
+    start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
+    if np.all(plan.routes.egress == NONE):
+        _without_ports(_work(plan), moment)
+        transfer_start = ready.copy()
     else:
-        _with_ports(arrays, plan)
-    if any(np.any(column == NEVER) for column in columns):
-        raise explain(plan, *columns)
-    return finished(plan, *columns)
+        transfer_start = np.full(t, NEVER, np.int64)
+        _with_ports(_work(plan), _lanes(plan), moment, transfer_start)
+    if np.any(moment == NEVER) or np.any(transfer_start == NEVER):
+        raise explain(plan, start, end, ready, transfer_start)
+    return finished(plan, start, end, ready, transfer_start)
+
+
+def _work(plan: Plan) -> _Work:
+    tables = (plan.start_needs, plan.end_needs, plan.transfers.needs)
+    narrow = np.int32 if plan.events.count <= np.iinfo(np.int32).max else np.int64
+    before = np.cumsum([0, *(len(table.event) for table in tables)])
+    return _Work(
+        offsets=plan.offsets,
+        rank=plan.rank,
+        duration=plan.duration,
+        ptr=np.concatenate(
+            [*((table.ptr[:-1] + b).astype(narrow) for table, b in zip(tables, before[:-1], strict=True)), before[-1:].astype(narrow)],
+        ),
+        event=np.concatenate([table.event for table in tables], dtype=narrow),
+        route=plan.transfers.route,
+        occupancy=plan.routes.occupancy,
+        latency=plan.routes.latency,
+    )
+
+
+def _lanes(plan: Plan) -> _Lanes:
+    ports = np.stack([plan.routes.egress, plan.routes.ingress], axis=1)
+    used = ports[:, 0] != NONE
+    pairs, lane = np.unique(ports[used], axis=0, return_inverse=True)
+    of_route = np.full(len(ports), NONE, np.int32)
+    of_route[used] = lane.ravel()
+    by_port = np.argsort(pairs.ravel(), kind="stable")
+    at_ptr = np.searchsorted(pairs.ravel()[by_port], np.arange(len(plan.ports) + 1))
+    return _Lanes(of_route, pairs.astype(np.int32), at_ptr.astype(np.int32), (by_port // 2).astype(np.int32))
 
 
 @_compiled
-def _without_ports(a: _Arrays) -> None:
-    """Run each rank as far as its inputs are known, then those that waited for it."""
-    offsets, duration, start, end = a.offsets, a.duration, a.start, a.end
-    n, t, ranks = len(start), len(a.ready), len(offsets) - 1
-    at = offsets[:-1].copy()
-    known = np.zeros(ranks, np.int64)  # how many needs of its next moment each rank has seen, and the latest of them
-    latest = np.zeros(ranks, np.int64)
-    awaited = np.full(ranks, NEVER, np.int64)  # the op's event that each rank waits for, in a list per rank it is of
-    waiter = np.full(ranks, NONE, np.int64)
+def _without_ports(work: _Work, moment: Longs) -> None:
+    """Fill in ``moment`` of every thing: run each rank as far as it gets, then those that waited for it.
+
+    A transfer is looked at when an op asks for it, or at last. It may wait for transfers, which are looked at first:
+    they are on a stack, the rank's own op below them. A rank that can't go on is kept with the rank that it waits for.
+    """
+    offsets, rank_of, duration, ptr, event, route, occupancy, latency = work
+    n, t, ranks = len(duration), len(route), len(offsets) - 1
+    at = offsets.copy()  # the last place in this and the next two columns is for transfers that no op asks for
+    seen = np.zeros(ranks + 1, np.int64)  # the next need of each rank's op to look at, and the latest one before it
+    latest = np.zeros(ranks + 1, np.int64)
+    for rank in range(ranks):
+        seen[rank] = ptr[at[rank]]
+    awaited = np.empty(ranks, np.int64)
+    waiter = np.full(ranks + 1, NONE, np.int64)
     next_waiter = np.full(ranks, NONE, np.int64)
     stack = np.empty(t + 1, np.int64)
     todo = np.arange(ranks)[::-1].copy()
-    tasks = ranks
-    while tasks:
-        tasks -= 1
-        rank = todo[tasks]
-        while at[rank] < offsets[rank + 1]:
-            row = at[rank]
-            started = start[row] >= 0
-            ptr, event = (a.end_ptr, a.end_event) if started else (a.start_ptr, a.start_event)
+    tasks, asked = ranks, 0
+    while tasks or asked < t:
+        depth, missing = 0, NEVER
+        if tasks:
+            tasks -= 1
+            rank = todo[tasks]
+            row, stop = at[rank], offsets[rank + 1]
+            thing, need, when = row if moment[row] < 0 else n + row, seen[rank], latest[rank]
+        else:
+            rank, row, stop, thing = ranks, n, n, 2 * n + asked
+            asked += 1
+            if moment[thing] < 0:
+                depth, stack[1], need, when = 1, thing, np.int64(ptr[thing]), 0
+        while depth or row < stop:
             missing = NEVER
-            while ptr[row] + known[rank] < ptr[row + 1]:
-                moment = _moment(a, event[ptr[row] + known[rank]], stack)
-                if moment < 0:
-                    missing = ~moment
+            while need < ptr[thing + 1]:
+                cause, delay = np.int64(event[need]), 0
+                if cause >= 2 * n + t:
+                    arrives = cause >= 2 * n + 2 * t
+                    cause -= 2 * t if arrives else t
+                    used = route[cause - 2 * n]
+                    delay = occupancy[used] + (latency[used] if arrives else 0)
+                if moment[cause] < 0:
+                    missing = cause
                     break
-                latest[rank] = max(latest[rank], moment)
-                known[rank] += 1
-            if missing >= 0:
-                if missing < 2 * n:
-                    other = a.rank[missing % n]
-                    awaited[rank], next_waiter[rank], waiter[other] = missing, waiter[other], rank
+                when = max(when, moment[cause] + delay)
+                need += 1
+            if depth == 0 and missing != NEVER:
+                seen[rank], latest[rank] = need, when
+            if missing == NEVER:
+                moment[thing] = when
+                if thing < n:
+                    when += duration[row]
+                    thing += n
+                    need = np.int64(ptr[thing])
+                elif thing < 2 * n:
+                    row += 1
+                    thing = row
+                    need = np.int64(ptr[thing])
+                else:
+                    depth -= 1
+                    if depth:
+                        thing = stack[depth]
+                        need, when = np.int64(ptr[thing]), 0
+                    else:
+                        thing, need, when = row if moment[row] < 0 else n + row, seen[rank], latest[rank]
+            elif missing < 2 * n or depth == t:  # an op; or transfers that wait for each other
                 break
-            known[rank] = 0
-            if started:
-                end[row] = latest[rank]
-                at[rank] += 1
             else:
-                start[row] = latest[rank]
-                latest[rank] += duration[row]
-        # Wake those whose event has happened; the others go on waiting.
+                depth += 1
+                stack[depth] = thing = missing
+                need, when = np.int64(ptr[thing]), 0
+        if rank == ranks:
+            continue
+        at[rank] = row
+        if NEVER < missing < 2 * n:
+            other = rank_of[missing % n]
+            awaited[rank], next_waiter[rank], waiter[other] = missing, waiter[other], rank
         following, waiter[rank] = waiter[rank], NONE
         while following != NONE:
             other, following = following, next_waiter[following]
-            event_of = awaited[other]
-            if (start[event_of] if event_of < n else end[event_of - n]) >= 0:
+            if moment[awaited[other]] >= 0:
                 todo[tasks] = other
                 tasks += 1
             else:
                 next_waiter[other], waiter[rank] = waiter[rank], other
-    for transfer in range(t):
-        if a.ready[transfer] < 0:
-            _make_ready(a, transfer, stack)
-    a.transfer_start[:] = a.ready
-
-
-@njit(inline='always')
-def _moment(a: _Arrays, event: int, stack: Longs) -> int:
-    """When an event happens; where that isn't known yet, ~(the op's event that it waits for)."""
-    moment = _known(a, event)
-    if moment >= 0:
-        return moment
-    if event < 2 * len(a.start):
-        return ~event
-    missing = _make_ready(a, (event - 2 * len(a.start)) % len(a.ready), stack)
-    return ~missing if missing >= 0 else _known(a, event)
-
-
-@njit(inline='always')
-def _known(a: _Arrays, event: int) -> int:
-    """When an event happens, as far as that has been found out (NEVER: not yet)."""
-    n, t = len(a.start), len(a.ready)
-    if event < n:
-        return a.start[event]
-    if event < 2 * n:
-        return a.end[event - n]
-    left, arrived = event >= 2 * n + t, event >= 2 * n + 2 * t
-    transfer = event - 2 * n - t * (int(left) + int(arrived))
-    ready, route = a.ready[transfer], a.route[transfer]
-    return ready if ready < 0 else ready + left * a.occupancy[route] + arrived * a.latency[route]
 
 
 @_compiled
-def _make_ready(a: _Arrays, transfer: int, stack: Longs) -> int:
-    """Find out when a transfer is ready; returns NEVER, or the op's event that it waits for (2n: for ever).
+def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs) -> None:
+    """Fill in ``moment`` of every thing and ``transfer_start``: one instant after the other, each until it has settled.
 
-    Transfers can wait for transfers, in long chains: they are on a stack of our own.
+    The transfers that wait on a lane are a list, in their order. Only the first can be next: once it has started, the
+    ports of all the others are taken.
     """
-    n, t = len(a.start), len(a.ready)
-    depth, stack[0] = 0, transfer
-    while depth >= 0:
-        waiting = stack[depth]
-        latest, missing = 0, NEVER
-        for k in range(a.send_ptr[waiting], a.send_ptr[waiting + 1]):
-            moment = _known(a, a.send_event[k])
-            if moment < 0:
-                missing = a.send_event[k]
+    offsets, rank_of, duration, ptr, event, route, occupancy, latency = work
+    lane_of, ports, lanes_ptr, lanes_at = lanes
+    n, t, ranks = len(duration), len(route), len(offsets) - 1
+    first, waiting = _waiting(2 * n + 3 * t, ptr, event)
+    begins, starts, leaves = first[0] < first[n], first[2 * n] < first[2 * n + t], first[2 * n + t] < first[2 * n + 2 * t]
+    pending, held = ptr[1:] - ptr[:-1], ptr[n] < ptr[2 * n]
+    at = offsets[:-1].copy()
+    busy = np.zeros(ranks, np.bool_)
+    taken = np.zeros(len(lanes_ptr) - 1, np.bool_)
+    head = np.full(len(ports), NONE, np.int32)
+    tail = np.full(len(ports), NONE, np.int32)
+    before = np.empty(t, np.int32)
+    after = np.empty(t, np.int32)
+    is_touched = np.zeros(len(ports), np.bool_)
+    touched = np.empty(len(ports), np.int32)  # lanes that may have one to start
+    turns = np.empty((len(ports), 2), np.int64)  # a heap of those: (ready time, transfer)
+    heap = np.empty((ranks + t, 2), np.int64)  # what will end, leave or arrive: (time, event)
+    met = np.empty(2 * n + t, np.int32)  # things whose needs are all met, to be looked at in this instant
+    touches = turn = coming = things = 0
+    for rank in range(ranks):
+        if offsets[rank] < offsets[rank + 1]:
+            met[things] = offsets[rank]
+            things += 1
+    for thing in range(2 * n, 2 * n + t):
+        if pending[thing] == 0:
+            met[things] = thing
+            things += 1
+    now = 0
+    while True:
+        while things or (coming and heap[0, 0] == now):
+            if not things:  # something ends, leaves or arrives
+                happened = heap[0, 1]
+                coming = _pop(heap, coming)
+                if happened < 2 * n:
+                    busy[rank_of[happened - n]] = False
+                    met[things] = happened
+                    things += 1
+                    continue
+                if leaves or happened >= 2 * n + 2 * t:
+                    things = _tell(happened, first, waiting, pending, met, things)
+                if happened >= 2 * n + 2 * t:
+                    continue
+                used = route[happened - 2 * n - t]
+                if latency[used]:
+                    coming = _push(heap, coming, now + latency[used], happened + t)
+                else:
+                    things = _tell(happened + t, first, waiting, pending, met, things)
+                if lane_of[used] == NONE:
+                    continue
+                for side in range(2):
+                    port = ports[lane_of[used], side]
+                    taken[port] = False
+                    for k in range(lanes_ptr[port], lanes_ptr[port + 1]):
+                        lane = lanes_at[k]
+                        if head[lane] != NONE and not is_touched[lane]:
+                            is_touched[lane] = True
+                            touched[touches] = lane
+                            touches += 1
+                continue
+            things -= 1
+            thing = np.int64(met[things])
+            if thing < 2 * n:  # a rank may go on
+                rank = rank_of[thing % n]
+                while at[rank] < offsets[rank + 1] and not busy[rank]:
+                    row = at[rank]
+                    if moment[row] == NEVER:
+                        if pending[row]:
+                            break
+                        moment[row] = now
+                        if begins:
+                            things = _tell(row, first, waiting, pending, met, things)
+                        if duration[row]:
+                            busy[rank] = True
+                            coming = _push(heap, coming, now + duration[row], n + row)
+                            break
+                    if held and pending[n + row]:
+                        break
+                    moment[n + row] = now
+                    at[rank] += 1
+                    things = _tell(n + row, first, waiting, pending, met, things)
+                continue
+            moment[thing] = now  # a transfer is ready
+            transfer = thing - 2 * n
+            lane = lane_of[route[transfer]]
+            if lane == NONE:
+                transfer_start[transfer] = now
+                if starts:
+                    things = _tell(thing, first, waiting, pending, met, things)
+                coming = _push(heap, coming, now + occupancy[route[transfer]], thing + t)
+                continue
+            place = tail[lane]
+            while place != NONE and place > transfer and moment[2 * n + place] == now:
+                place = before[place]
+            following = head[lane] if place == NONE else after[place]
+            before[transfer], after[transfer] = place, following
+            if place == NONE:
+                head[lane] = transfer
+            else:
+                after[place] = transfer
+            if following == NONE:
+                tail[lane] = transfer
+            else:
+                before[following] = transfer
+            if not is_touched[lane]:
+                is_touched[lane] = True
+                touched[touches] = lane
+                touches += 1
+        while touches:  # the settle pass
+            touches -= 1
+            lane = touched[touches]
+            is_touched[lane] = False
+            if not taken[ports[lane, 0]] and not taken[ports[lane, 1]]:
+                turn = _push(turns, turn, moment[2 * n + head[lane]], head[lane])
+        while turn:
+            transfer = turns[0, 1]
+            turn = _pop(turns, turn)
+            used = route[transfer]
+            lane = lane_of[used]
+            if taken[ports[lane, 0]] or taken[ports[lane, 1]]:
+                continue
+            taken[ports[lane, 0]] = taken[ports[lane, 1]] = True
+            head[lane] = after[transfer]
+            if head[lane] == NONE:
+                tail[lane] = NONE
+            else:
+                before[head[lane]] = NONE
+            transfer_start[transfer] = now
+            if starts:
+                things = _tell(2 * n + transfer, first, waiting, pending, met, things)
+            coming = _push(heap, coming, now + occupancy[used], 2 * n + t + transfer)
+        if not things:
+            if not coming:
                 break
-            latest = max(latest, moment)
-        if missing < 0:
-            a.ready[waiting] = latest
-            depth -= 1
-        elif missing < 2 * n:
-            return missing
-        elif depth == t:  # deeper than there are transfers: they wait for each other
-            return 2 * n
-        else:
-            depth += 1
-            stack[depth] = (missing - 2 * n) % t
-    return NEVER
+            now = heap[0, 0]
 
 
 @_compiled
-def _with_ports(a: _Arrays, lanes: _Lanes) -> None:
-    pass
+def _waiting(events: int, ptr: Ints, event: Ints) -> tuple[Ints, Ints]:
+    """What waits for each event e: ``waiting[first[e]:first[e + 1]]``."""
+    first = np.zeros(events + 1, ptr.dtype)
+    waiting = np.empty(len(event), ptr.dtype)
+    for awaited in event:
+        first[awaited] += 1
+    for e in range(events):
+        first[e + 1] += first[e]
+    for thing in range(len(ptr) - 1):
+        for k in range(ptr[thing], ptr[thing + 1]):
+            first[event[k]] -= 1
+            waiting[first[event[k]]] = thing
+    return first, waiting
+
+
+@_compiled
+def _tell(happened: int, first: Ints, waiting: Ints, pending: Ints, met: Ints, things: int) -> int:
+    """An event has happened: those that wait for it have one need less; returns the number of things in ``met``."""
+    for k in range(first[happened], first[happened + 1]):
+        thing = waiting[k]
+        pending[thing] -= 1
+        if pending[thing] == 0:
+            met[things] = thing
+            things += 1
+    return things
+
+
+@_compiled
+def _push(heap: Longs, size: int, when: int, what: int) -> int:
+    """Put a pair into a heap of pairs; returns its new size."""
+    place = size
+    while place > 0:
+        parent = (place - 1) // 2
+        if heap[parent, 0] < when or (heap[parent, 0] == when and heap[parent, 1] <= what):
+            break
+        heap[place, 0], heap[place, 1] = heap[parent, 0], heap[parent, 1]
+        place = parent
+    heap[place, 0], heap[place, 1] = when, what
+    return size + 1
+
+
+@_compiled
+def _pop(heap: Longs, size: int) -> int:
+    """Take the least pair, the first, out of a heap; returns its new size."""
+    size -= 1
+    when, what = heap[size, 0], heap[size, 1]
+    place, child = 0, 1
+    while child < size:
+        other = child + 1
+        if other < size and (
+            heap[other, 0] < heap[child, 0] or (heap[other, 0] == heap[child, 0] and heap[other, 1] < heap[child, 1])
+        ):
+            child = other
+        if when < heap[child, 0] or (when == heap[child, 0] and what <= heap[child, 1]):
+            break
+        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
+        place, child = child, 2 * child + 1
+    heap[place, 0], heap[place, 1] = when, what
+    return size

@@ -21,30 +21,32 @@ class Format(NamedTuple):
     write: Writer
 
 
-def _orders_of_a_step(result: Result) -> Orders:
-    """The order, if it is one of a step; an asynchronous schedule's is of its whole stream."""
+def _for_torch(result: Result) -> Orders:
+    """The order, if it is one of a step and its units are microbatches, as PyTorch's always are."""
     if result.plan.asynchronous:
+        raise FormatError("an asynchronous schedule runs on from step to step; PyTorch's ends each: take 1f1b")
+    if len(result.problem.slices) > 1:
         raise FormatError(
-            "an asynchronous schedule updates its weights after every backward; PyTorch's runtime has one update per "
-            "step: take 1f1b, its synchronous form"
+            f"the schedule cuts each microbatch into {len(result.problem.slices)} slices, which hand on their keys and "
+            "values; PyTorch's microbatches are apart: take the schedule that isn't cut, as 1f1b in place of seq1f1b"
         )
     return result.orders
 
 
 def _compute_only(result: Result, stream: TextIO) -> None:
-    stream.write(torch_csv.compute_only(_orders_of_a_step(result)))
+    stream.write(torch_csv.compute_only(_for_torch(result)))
 
 
 def _compute_only_old(result: Result, stream: TextIO) -> None:
-    stream.write(torch_csv.compute_only(_orders_of_a_step(result), "torch-old"))
+    stream.write(torch_csv.compute_only(_for_torch(result), "torch-old"))
 
 
 def _compute_comms(result: Result, stream: TextIO) -> None:
-    stream.write(torch_csv.compute_comms(_orders_of_a_step(result)))
+    stream.write(torch_csv.compute_comms(_for_torch(result)))
 
 
 def _compute_comms_deferred(result: Result, stream: TextIO) -> None:
-    stream.write(torch_csv.compute_comms(_orders_of_a_step(result), defer=True))
+    stream.write(torch_csv.compute_comms(_for_torch(result), defer=True))
 
 
 def _order(result: Result, stream: TextIO) -> None:
@@ -59,7 +61,7 @@ FORMATS: dict[str, Format] = {
         _compute_comms,
     ),
     "torch-csv-comms-deferred": Format(
-        "the same with receives as late as is safe (PyTorch's defer_pp_recv)", _compute_comms_deferred
+        "the same with receives deferred by PyTorch's rule (its defer_pp_recv)", _compute_comms_deferred
     ),
     "order": Format("ppsim's own order file, for {schedule: {name: file, path: …}}", _order),
     "chrome-trace": Format("timeline, messages and memory for ui.perfetto.dev or chrome://tracing", chrome_trace.write),

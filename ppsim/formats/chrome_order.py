@@ -31,9 +31,8 @@ class What(IntEnum):
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """Messages from op to op: the transfer, the two rows and the two times of each."""
+    """Messages from op to op: the two rows and the two times of each, in the order of the transfers."""
 
-    transfer: Longs
     sender: Longs
     taker: Longs
     sent: Longs
@@ -41,13 +40,12 @@ class Flow:
 
     @classmethod
     def of(cls, timeline: Timeline) -> Flow:
-        """The flows of all transfers that an op uses; the two rows of an atomic pair are in the span of the first."""
-        plan = timeline.plan
-        transfer = np.flatnonzero(plan.transfers.consumer >= 0)
-        head = np.arange(len(plan)) - plan.tail
-        sender, taker = head[plan.transfers.producer[transfer]], head[plan.transfers.consumer[transfer]]
+        """The flows of all transfers that an op uses."""
+        transfers = timeline.plan.transfers
+        used = np.flatnonzero(transfers.consumer >= 0)
+        sender, taker = transfers.producer[used].astype(np.int64), transfers.consumer[used].astype(np.int64)
         sent = np.maximum(timeline.end[sender] - 1, timeline.start[sender])
-        return cls(transfer, sender, taker, sent, timeline.start[taker])
+        return cls(sender, taker, sent, timeline.start[taker])
 
 
 def ordered(timeline: Timeline, flow: Flow, curves: Curves | None) -> tuple[Longs, Longs]:
@@ -55,7 +53,7 @@ def ordered(timeline: Timeline, flow: Flow, curves: Curves | None) -> tuple[Long
     plan, transfers = timeline.plan, timeline.plan.transfers
     level = _levels(timeline, flow)
     spans = np.flatnonzero(~plan.tail)
-    flows = np.arange(len(flow.transfer))
+    flows = np.arange(len(flow.sender))
     shortest_first = np.empty(len(transfers), np.int64)
     shortest_first[np.argsort(timeline.left, kind="stable")] = np.arange(len(transfers))
     # Of each sort: time, level and place within the instant, number.

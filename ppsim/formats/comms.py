@@ -91,8 +91,9 @@ def early_receives(orders: Orders) -> Orders:
 def deferred_receives(orders: Orders, lower_rank_first: bool = False) -> Orders:
     """Orders with SEND and RECV, each RECV moved right before the op that uses it.
 
-    ``lower_rank_first`` keeps the order safe where sends and receives between two ranks wait for each other: the
-    lower of the two posts all receives from the other that it knows of before it sends to it. PyTorch does so.
+    With ``lower_rank_first``, of two ranks that send to each other the lower one posts those receives from the other
+    that came before, before it sends to it: PyTorch's rule (``defer_pp_recv``). It doesn't make the order safe where a
+    send waits for its receive: on two ranks 1F1B's 0SEND_F1 and 1SEND_B0 still wait for each other. Early receives are.
     Raises FormatError for a RECV that no op of its rank uses.
     """
     home = homes(orders)

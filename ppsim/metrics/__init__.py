@@ -1,7 +1,7 @@
 """Metrics: one file per family; each figure is a small pure function of a Run."""
 
 from ppsim.metrics import bounds, bubble, critical_path, links, memory, staleness, throughput, waits
-from ppsim.metrics.base import METRICS, Metric, Run, metric
+from ppsim.metrics.base import METRICS, Metric, Run, metric, scalars
 
 __all__ = [
     "METRICS",
@@ -13,6 +13,7 @@ __all__ = [
     "links",
     "memory",
     "metric",
+    "scalars",
     "staleness",
     "throughput",
     "waits",

@@ -54,6 +54,11 @@ METRICS: dict[str, Metric] = {}
 """Every metric by its name, in the order of the files that define them."""
 
 
+def scalars(run: Run) -> dict[str, Any]:
+    """Every figure that is one value, by its name."""
+    return {name: found.of(run) for name, found in METRICS.items() if found.unit != "table"}
+
+
 def metric(
     name: str, *, unit: str, definition: str, needs: tuple[Need, ...] = ()
 ) -> Callable[[Callable[[Run], T]], Callable[[Run], T]]:

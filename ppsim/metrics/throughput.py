@@ -8,6 +8,7 @@ from math import lcm
 import numpy as np
 
 from ppsim.metrics.base import Run, metric
+from ppsim.metrics.bubble import busy
 from ppsim.ops import Kind
 from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
@@ -108,3 +109,20 @@ def steady_bubble_ratio(run: Run) -> float | None:
     busy = int(np.maximum(inside[computes], 0).sum())
     total = plan.ranks * (found.until - found.since)
     return (total - busy) / total
+
+
+@metric("speedup", unit="1", definition="work of all ranks / makespan: over one rank that does it all", needs=("costs",))
+def speedup(run: Run) -> float | None:
+    """At most the number of ranks; the rest is the bubble."""
+    makespan = run.timeline.makespan
+    return int(run.once(busy).sum()) / makespan if makespan else None
+
+
+@metric("latency_s", unit="s", definition="of forwards alone: from the first item's entry to its exit")
+def latency_s(run: Run) -> float | None:
+    """What an item takes through an empty pipeline; None where there are backwards."""
+    plan, timeline = run.plan, run.timeline
+    if not len(plan) or np.any((plan.kind == Kind.B) | (plan.kind == Kind.I)):
+        return None
+    first = plan.microbatch == 0
+    return int(timeline.end[first].max() - timeline.start[first].min()) / PER_SECOND if first.any() else None

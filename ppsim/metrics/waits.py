@@ -1,9 +1,10 @@
 """Why each rank is idle: every idle nanosecond of every rank has one immediate cause.
 
-An op's wait is explained by the input that arrives last. The wait for a message is ``upstream`` until its producer
-(where the order lists it: its SEND) has ended, ``queue`` until the transfer starts, ``transfer`` until it arrives.
-While a message of the rank's own has not left, where that holds the rank, it is ``blocked`` before all that. Between
-barriers, else over the whole run, the time before a rank's first op is ``fill``, after its last ``drain``.
+An op's wait is explained by the input that arrives last. The wait for a message is ``upstream`` until that is ready
+(its producer has ended; its SEND, or its batch, has been reached), ``queue`` until it takes its ports, ``transfer``
+until it arrives. While a message of the rank's own has not left, where that holds the rank, it is ``blocked`` before
+all that. Between barriers, else over the whole run, the time before a rank's first op is ``fill``, after its last one
+``drain``.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Cause(IntEnum):
 
 CAUSES = tuple(cause.name.lower() for cause in Cause)
 
-_UNTIL_SENT = np.full(len(Sort), Cause.UPSTREAM, np.int64)
-"""By the sort of the last need: what the wait is until the message that brings it has been sent, else all of it."""
-_UNTIL_SENT[[Sort.MOVE, Sort.SYNC]] = Cause.MEMORY, Cause.SYNC
+_UNTIL_READY = np.full(len(Sort), Cause.UPSTREAM, np.int64)
+"""By the sort of the last need: what the wait is, for a message until that is ready."""
+_UNTIL_READY[[Sort.MOVE, Sort.SYNC]] = Cause.MEMORY, Cause.SYNC
 
 _COUNTS = np.ones(len(Kind), bool)
 """Kinds that can be a rank's first or last op."""
@@ -151,9 +152,7 @@ def segments(run: Run) -> Segments:
     rank, nothing = windows.rank, np.full(len(windows.rank), NONE, np.int64)
     return Segments.join(
         found[np.flatnonzero(~before & ~after)],
-        Segments(
-            rank, windows.start, windows.begins, np.full(len(rank), Cause.FILL), windows.first, blocker, transfer
-        ),
+        Segments(rank, windows.start, windows.begins, np.full(len(rank), Cause.FILL), windows.first, blocker, transfer),
         Segments(rank, windows.ends, windows.end, np.full(len(rank), Cause.DRAIN), nothing, nothing, nothing),
     )
 
@@ -161,46 +160,49 @@ def segments(run: Run) -> Segments:
 def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -> Segments:
     """The waits of rows from ``since`` to ``until``, when what they need was there; up to four parts each."""
     plan, timeline = run.plan, run.timeline
-    n, t = len(plan), len(plan.transfers)
-    counts = needs.ptr[row + 1] - needs.ptr[row]
-    owner = np.repeat(np.arange(len(row)), counts)
-    event = needs.event[np.arange(len(owner)) + np.repeat(needs.ptr[row] - np.cumsum(counts) + counts, counts)]
-    sort = run.once(sorts)[event]
-    transfer = np.where(event >= 2 * n, (event - 2 * n) % max(t, 1), NONE)
-
-    # Own messages hold the rank where it waits for their leaving, or in a fused batch for their arrival.
+    owner, event = _needs_of(needs, row)
+    sort, transfer = run.once(sorts)[event], _transfer_of(run, event)
     sender = np.append(plan.routes.src[plan.transfers.route], NONE)
-    own = (sort >= Sort.BACKWARD) & (sender[transfer] == plan.rank[row][owner])
+    message = sort >= Sort.BACKWARD
+    # Own messages hold the rank where it waits for their leaving, or in a fused batch for their arrival.
+    own = message & (sender[transfer] == plan.rank[row][owner])
     if np.any(own):
-        row, since, until, owner = _batches(run, row, since, until, owner, event, (sort >= Sort.BACKWARD) & ~own)
+        row, since, until, owner = _batches(run, row, since, until, owner, event, message & ~own)
     holds = np.flatnonzero(own | (sort == Sort.LEFT))
     left = latest(run, owner[holds], plan.events.left(transfer[holds]), len(row))
     last = latest(run, owner, event, len(row))
-    sort = run.once(sorts)[last]
-    own_transfer = np.where(left >= 0, left - 2 * n - t, NONE)
-    transfer = np.where(last >= 2 * n, (last - 2 * n) % max(t, 1), NONE)
 
+    sort, transfer, own_transfer = run.once(sorts)[last], _transfer_of(run, last), _transfer_of(run, left)
     message = sort >= Sort.BACKWARD
-    sent = np.append(timeline.end[plan.transfers.issuer], 0)[transfer]
-    started = np.append(timeline.transfer_start, 0)[transfer]
-    producer = np.append(plan.transfers.producer, NONE).astype(np.int64)
     free = np.where(left >= 0, np.clip(timeline.times[left], since, until), since)
-    # A SEND that waits until its message has left ends after the transfer began: what is on the wire is no longer sent.
-    started = np.where(message, np.clip(started, free, until), until)
-    sent = np.where(message, np.clip(sent, free, started), until)
-    blocker = np.where(transfer >= 0, producer[transfer], last - n)
-    parts = len(row), 4
-    cause = np.empty(parts, np.int64)
-    cause[:, 0], cause[:, 1], cause[:, 2], cause[:, 3] = Cause.BLOCKED, _UNTIL_SENT[sort], Cause.QUEUE, Cause.TRANSFER
+    ready = np.where(message, np.clip(np.append(timeline.ready, 0)[transfer], free, until), until)
+    started = np.where(message, np.clip(np.append(timeline.transfer_start, 0)[transfer], ready, until), until)
+    producer = np.append(plan.transfers.producer, NONE).astype(np.int64)
+    blocker = np.where(transfer >= 0, producer[transfer], last - len(plan))
+    cause = np.tile(np.array([Cause.BLOCKED, Cause.UPSTREAM, Cause.QUEUE, Cause.TRANSFER], np.int64), (len(row), 1))
+    cause[:, 1] = _UNTIL_READY[sort]
     return Segments(
         np.repeat(plan.rank[row].astype(np.int64), 4),
-        np.stack([since, free, sent, started], axis=1).ravel(),
-        np.stack([free, sent, started, until], axis=1).ravel(),
+        np.stack([since, free, ready, started], axis=1).ravel(),
+        np.stack([free, ready, started, until], axis=1).ravel(),
         cause.ravel(),
         np.repeat(row, 4),
         np.stack([producer[own_transfer], blocker, blocker, blocker], axis=1).ravel(),
         np.stack([own_transfer, transfer, transfer, transfer], axis=1).ravel(),
     )
+
+
+def _needs_of(needs: Needs, things: Longs) -> tuple[Longs, Longs]:
+    """All that the things need: each one's place among the things, and the event."""
+    counts = needs.ptr[things + 1] - needs.ptr[things]
+    first = needs.ptr[things] - np.cumsum(counts) + counts
+    return np.repeat(np.arange(len(things)), counts), needs.event[np.arange(counts.sum()) + np.repeat(first, counts)]
+
+
+def _transfer_of(run: Run, event: Longs) -> Longs:
+    """The transfer of each event, -1 for an op's and for none."""
+    ops = 2 * len(run.plan)
+    return np.where(event >= ops, (event - ops) % max(len(run.plan.transfers), 1), NONE)
 
 
 def _batches(

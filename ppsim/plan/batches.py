@@ -1,109 +1,145 @@
 """Megatron's batched sends and receives (``p2p: fused``).
 
-Between two computes a rank runs batches. A message is ready when both ranks have started the batch that names it; a
-batch is over when all of its messages have arrived, the next batch or compute starts then.
+Between two ops that hold its rank (a recomputation belongs to its backward) a rank runs batches. A message is ready when
+both ranks have started the batch that names it; a batch is over when all of its messages have arrived, the next batch
+or op starts then.
 Source: Megatron-LM core, pipeline_parallel/schedules.py and p2p_communication.py (order of calls).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim.ops import Kind
-from ppsim.plan.wiring import Index, Wiring
+from ppsim.plan.needs import Index
+from ppsim.plan.wiring import Wiring
 
 FIRST, SECOND = 0, 1
+"""The place of a batch in its gap; there are at most two."""
 
 
 def wire(wiring: Wiring, data: Index) -> None:
     """Put every message into one batch of its sender and one of its receiver."""
-    messages, events = wiring.messages, wiring.events
-    interleaved = wiring.schedule.name == "interleaved_1f1b" and wiring.problem.placement.stages > wiring.problem.ranks
-    sent = _send_batches(wiring, messages.producer[data], interleaved)
-    received = _receive_batches(wiring, messages.receiver[data], interleaved)
-    # A batch is a gap (numbered by the row after it; the rank's last gap by the next rank's first row plus rank) and a
-    # place in that gap; a message belongs to one batch on each side.
-    places = np.concatenate([sent, received])
-    message = np.concatenate([data, data])
-    gap, place = places // 2, places % 2
-    gaps = len(wiring.rows) + wiring.problem.ranks + 1
-    for side in (sent, received):
-        before = _row_before(wiring, side // 2)
+    messages, events, ops = wiring.messages, wiring.events, _Ops.of(wiring)
+    sent, received = _sent_in(ops, messages.producer[data]), _received_in(ops, messages.receiver[data])
+    for batch in (sent, received):
+        before = ops.row_before(batch // 2)
         wiring.sends.add(data[before >= 0], events.end(before[before >= 0]))
+
+    message, batch = np.concatenate([data, data]), np.concatenate([sent, received])
+    first, second = batch % 2 == FIRST, batch % 2 == SECOND
     # The second batch of a gap starts when all of its first have arrived.
-    first_in = message[place == FIRST]
-    order = np.argsort(gap[place == FIRST], kind="stable")
-    sorted_gaps, sorted_messages = gap[place == FIRST][order], first_in[order]
-    start = np.searchsorted(sorted_gaps, np.arange(gaps))
-    count = np.searchsorted(sorted_gaps, np.arange(gaps), side="right") - start
-    later = place == SECOND
-    repeats = count[gap[later]]
-    offset = np.arange(int(repeats.sum())) - np.repeat(np.cumsum(repeats) - repeats, repeats)
-    awaited = sorted_messages[np.repeat(start[gap[later]], repeats) + offset]
-    wiring.sends.add(np.repeat(message[later], repeats), events.arrive(awaited))
-    # The compute after a gap starts when all of its batches are over.
-    following = _row_after(wiring, gap)
-    wiring.starts.add(following[following >= 0], events.arrive(message[following >= 0]))
+    order = np.argsort(batch[first], kind="stable")
+    in_first, gap = message[first][order], batch[first][order] // 2
+    start, stop = (np.searchsorted(gap, batch[second] // 2, side=side) for side in ("left", "right"))
+    count = stop - start
+    awaited = in_first[np.arange(int(count.sum())) + np.repeat(start - np.cumsum(count) + count, count)]
+    wiring.sends.add(np.repeat(message[second], count), events.arrive(awaited))
+    # The op after a gap starts when all of its batches are over.
+    after = ops.row_after(batch // 2)
+    wiring.starts.add(after[after >= 0], events.arrive(message[after >= 0]))
 
 
-def _gap_after(wiring: Wiring, row: Index) -> Index:
-    """The number of the gap after a row: its rank's first row's gap is offset + rank."""
-    return row + 1 + wiring.rows.rank[row]
+@dataclass(frozen=True, eq=False)
+class _Ops:
+    """The ops that hold their rank, by number; gap g of a rank is the one before its g-th op, counted over all ranks.
+
+    An op's ``row`` is where it ends, its ``first_row`` that of its recomputation, where it has one.
+    """
+
+    row: Index
+    first_row: Index
+    number: Index
+    """By row: the number of the op that it belongs to."""
+    rank: Index
+    offsets: Index
+    forward: NDArray[np.bool_]
+    backward: NDArray[np.bool_]
+    paired: NDArray[np.bool_]
+    """Forwards that are followed by the backward of their pair: those after the warm-up."""
+    interleaved: bool
+
+    @classmethod
+    def of(cls, wiring: Wiring) -> _Ops:
+        rows, problem = wiring.rows, wiring.problem
+        overlapped = wiring.experiment.runtime.grad_sync == "overlapped"
+        holds = (rows.kind != Kind.R) & ~((rows.kind == Kind.REDUCE_GRAD) & overlapped)
+        row = np.flatnonzero(holds)
+        # A row that holds nothing belongs to the next op that does.
+        number = np.cumsum(np.append(0, holds[:-1]))
+        again = rows.kind[np.maximum(row - 1, 0)] == Kind.R
+        forward = rows.kind[row] == Kind.F
+        rank = rows.rank[row].astype(np.int64)
+        # Each forward's place among those of its rank and step.
+        per_rank = problem.microbatches * np.array([len(held) for held in problem.placement.stages_of])
+        before = np.cumsum(forward) - forward
+        offsets = np.searchsorted(row, rows.offsets)
+        place = (before - np.append(before, 0)[offsets[rank]]) % per_rank[rank]
+        warm = np.array(
+            [wiring.schedule.fused_warmup(problem.ranks, problem.microbatches, r) or 0 for r in range(problem.ranks)]
+        )
+        return cls(
+            row=row,
+            first_row=row - again,
+            number=number,
+            rank=rank,
+            offsets=offsets,
+            forward=forward,
+            backward=np.isin(rows.kind[row], (Kind.B, Kind.I)),
+            paired=forward & (place >= warm[rank]),
+            interleaved=problem.placement.stages > problem.ranks,
+        )
+
+    def gap_before(self, op: Index) -> Index:
+        """The gap before each op; a rank has one more than ops."""
+        return op + self.rank[op]
+
+    def gap_after(self, op: Index) -> Index:
+        """The gap after each op."""
+        return op + 1 + self.rank[op]
+
+    def rank_of(self, gap: Index) -> Index:
+        """The rank of each gap."""
+        return np.searchsorted(self.offsets[:-1] + np.arange(len(self.offsets) - 1), gap, side="right") - 1
+
+    def row_before(self, gap: Index) -> Index:
+        """The row before each gap, -1 for a rank's first."""
+        rank = self.rank_of(gap)
+        op = gap - rank - 1
+        return np.where(op >= self.offsets[rank], self.row[np.maximum(op, 0)], -1)
+
+    def row_after(self, gap: Index) -> Index:
+        """The row after each gap, -1 for a rank's last."""
+        rank = self.rank_of(gap)
+        op = gap - rank
+        return np.where(op < self.offsets[rank + 1], self.first_row[np.minimum(op, len(self.row) - 1)], -1)
 
 
-def _gap_before(wiring: Wiring, row: Index) -> Index:
-    return row + wiring.rows.rank[row]
-
-
-def _rank_of_gap(wiring: Wiring, gap: Index) -> Index:
-    first = wiring.rows.offsets[:-1] + np.arange(wiring.problem.ranks)
-    return np.searchsorted(first, gap, side="right") - 1
-
-
-def _row_before(wiring: Wiring, gap: Index) -> Index:
-    rank = _rank_of_gap(wiring, gap)
-    row = gap - rank - 1
-    return np.where(row >= wiring.rows.offsets[rank], row, -1)
-
-
-def _row_after(wiring: Wiring, gap: Index) -> Index:
-    rank = _rank_of_gap(wiring, gap)
-    row = gap - rank
-    return np.where(row < wiring.rows.offsets[rank + 1], row, -1)
-
-
-def _send_batches(wiring: Wiring, producer: Index, interleaved: bool) -> Index:
+def _sent_in(ops: _Ops, producer: Index) -> Index:
     """2 · gap + place of the batch that sends each producer's output."""
-    rows = wiring.rows
-    if not interleaved:
-        return 2 * _gap_after(wiring, producer) + FIRST
-    # In a pair (F, B) both outputs go after the B.
-    steady = _steady_forward(wiring)
-    return 2 * _gap_after(wiring, np.where(steady[producer], producer + 1, producer)) + FIRST
+    op = ops.number[producer]
+    if ops.interleaved:
+        op = op + ops.paired[op]  # both outputs of a pair go after its backward
+    return 2 * ops.gap_after(op) + FIRST
 
 
-def _receive_batches(wiring: Wiring, receiver: Index, interleaved: bool) -> Index:
-    """2 · gap + place of the batch that receives each receiver's input."""
-    rows = wiring.rows
-    steady = _steady_forward(wiring)
-    first = rows.offsets[rows.rank[receiver]]
-    before = receiver - 1
-    if interleaved:
-        # The pair's backward gets its input in the batch before the pair's forward; a first receive stands alone.
-        second_of_pair = (receiver > first) & steady[np.maximum(before, 0)]
-        gap = _gap_before(wiring, np.where(second_of_pair, before, receiver))
-        return 2 * gap + FIRST
-    # 1F1B: a receive shares the batch of the send before it where one op is a forward and the other a backward;
-    # after a warm-up forward and among the remaining backwards it is a batch of its own, after the send's.
-    inside = receiver > first
-    joins = inside & (rows.kind[np.maximum(before, 0)] != rows.kind[receiver])
-    place = np.where(joins | ~inside, FIRST, SECOND)
-    return 2 * _gap_before(wiring, receiver) + place
+def _received_in(ops: _Ops, receiver: Index) -> Index:
+    """2 · gap + place of the batch that receives each receiver's input.
 
-
-def _steady_forward(wiring: Wiring) -> np.ndarray:
-    """Forwards that are followed by a backward on their rank."""
-    rows = wiring.rows
-    out = np.zeros(len(rows), bool)
-    out[:-1] = (rows.kind[:-1] == Kind.F) & (rows.kind[1:] == Kind.B) & (rows.rank[:-1] == rows.rank[1:])
-    return out
+    1F1B: a receive shares the batch of the send before it where one is a forward's and the other a backward's; after a
+    warm-up forward and among the remaining backwards it is a batch of its own, after the send's.
+    Interleaved: a receive shares the batch before its op, a pair's backward that before the pair's forward; where all
+    forwards are warm-up, the first backward's is a batch of its own.
+    """
+    op = ops.number[receiver]
+    inside = op > ops.offsets[ops.rank[op]]
+    before = np.maximum(op - 1, 0)
+    if not ops.interleaved:
+        same = (ops.forward[before] == ops.forward[op]) & (ops.backward[before] == ops.backward[op])
+        return 2 * ops.gap_before(op) + np.where(inside & same, SECOND, FIRST)
+    of_pair = inside & ops.paired[before]
+    alone = inside & ops.forward[before] & ~ops.paired[before] & ops.backward[op]
+    return 2 * ops.gap_before(np.where(of_pair, before, op)) + np.where(alone, SECOND, FIRST)

@@ -138,31 +138,44 @@ def _gradient_sync(wiring: Wiring) -> None:
 
 def _barrier(wiring: Wiring) -> None:
     """A step's first ops wait for the last op of the step before on every rank."""
-    rows = wiring.rows
-    for step in range(1, wiring.experiment.pipeline.steps):
-        now, before = np.flatnonzero(rows.step == step), np.flatnonzero(rows.step == step - 1)
-        firsts = now[np.unique(rows.rank[now], return_index=True)[1]]
-        lasts = before[len(before) - 1 - np.unique(rows.rank[before][::-1], return_index=True)[1]]
-        wiring.after_row(np.repeat(firsts, len(lasts)), np.tile(lasts, len(firsts)))
+    offsets, steps = wiring.rows.offsets, wiring.experiment.pipeline.steps
+    length = np.diff(offsets) // steps
+    first = offsets[:-1][length > 0]
+    length = length[length > 0]
+    start = first + np.arange(1, steps)[:, None] * length
+    wiring.after_row(np.repeat(start, len(first), axis=1).ravel(), np.tile(start - 1, len(first)).ravel())
 
 
 def _batch_sync(wiring: Wiring) -> None:
-    """F(s+1,k) waits for every F(s,·) of its step, B(s-1,k) for every B(s,·), where stage s normalises."""
+    """F(s+1,k) waits for every F(s,·) of its step, B(s-1,k) for every B(s,·), where stage s normalises.
+
+    Of the ops of one rank, and of the messages from one rank to another, the one issued last is the last to be there.
+    """
     rows, messages, events = wiring.rows, wiring.messages, wiring.events
     synced = [s for s in range(rows.stages) if wiring.experiment.pipeline.syncs(s)]
     if not synced:
         return
     message_of = np.full(len(rows), -1, np.int64)
-    message_of[messages.producer[messages.consumer >= 0]] = np.flatnonzero(messages.consumer >= 0)
+    data = np.flatnonzero(messages.consumer >= 0)
+    message_of[messages.producer[data]] = data
     for stage in synced:
         for kinds, neighbour in (((Kind.F,), stage + 1), ((Kind.B, Kind.I), stage - 1)):
             mine = rows.select(*kinds)
             for step in range(wiring.experiment.pipeline.steps):
                 here = mine[rows.step[mine] == step]
                 producers = here[rows.stage[here] == stage]
-                waiting = here[rows.stage[here] == neighbour]
-                things = np.repeat(wiring.head[waiting], len(producers))
-                awaited = np.tile(producers, len(waiting))
-                sent = message_of[awaited] >= 0
-                wiring.starts.add(things[sent], events.arrive(message_of[awaited[sent]]))
-                wiring.after_row(things[~sent], awaited[~sent])
+                waiting = wiring.head[here[rows.stage[here] == neighbour]]
+                sent = message_of[producers]
+                local, sent = producers[sent < 0], sent[sent >= 0]
+                pair = messages.src[sent].astype(np.int64) * wiring.problem.ranks + messages.dst[sent]
+                last_sent = _last_of_each(pair, messages.issuer[sent], sent)
+                last_local = _last_of_each(rows.rank[local], local, local)
+                wiring.starts.add(np.repeat(waiting, len(last_sent)), np.tile(events.arrive(last_sent), len(waiting)))
+                wiring.after_row(np.repeat(waiting, len(last_local)), np.tile(last_local, len(waiting)))
+
+
+def _last_of_each(group: Index, position: Index, values: Index) -> Index:
+    """The value with the largest position in each group."""
+    order = np.lexsort((position, group))
+    last = np.append(group[order][1:] != group[order][:-1], True)[: len(order)]
+    return values[order][last]

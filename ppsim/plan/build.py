@@ -60,7 +60,7 @@ def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Sc
         static=memory.static(problem),
         capacity=None if capacity is None else to_bytes(capacity),
         placement=problem.placement,
-        microbatches=problem.microbatches,
+        microbatches=problem.microbatches // len(problem.slices),
         steps=experiment.pipeline.steps,
         barrier=experiment.runtime.barrier,
         asynchronous=schedule.asynchronous,

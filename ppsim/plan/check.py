@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import ScheduleError
-from ppsim.ops import COMMUNICATION, COMPUTE, NONE, WITHOUT_MICROBATCH, Kind, Orders
+from ppsim.ops import COMMUNICATION, COMPUTE, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Orders
 from ppsim.schedules.base import Problem
 
 SHOWN = 20
 
 
-def check(orders: Orders, problem: Problem, label: str = "schedule") -> None:
+Place = Callable[[int, int], str]
+"""Where a rank's op is listed (a fused pair is one), both counted from 0."""
+
+
+def _row_and_column(rank: int, cell: int) -> str:
+    return f"row {rank + 1}, column {cell + 1}"
+
+
+def check(orders: Orders, problem: Problem, label: str = "schedule", place: Place = _row_and_column) -> None:
     """Raise ScheduleError unless the orders are a legal schedule; deadlocks are the engine's business."""
-    found = list(_Checker(orders, problem).mistakes())
+    found = list(_Checker(orders, problem, place).mistakes())
     if found:
         more = [f"{label}: and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         raise ScheduleError("\n".join([*(f"{label}: {mistake}" for mistake in found[:SHOWN]), *more]))
@@ -25,8 +33,8 @@ def check(orders: Orders, problem: Problem, label: str = "schedule") -> None:
 class _Checker:
     """The orders as columns, with a place to look ops up."""
 
-    def __init__(self, orders: Orders, problem: Problem) -> None:
-        self.orders, self.problem, self.table = orders, problem, orders.table
+    def __init__(self, orders: Orders, problem: Problem, place: Place) -> None:
+        self.orders, self.problem, self.table, self.place = orders, problem, orders.table, place
         self.m = problem.microbatches * (problem.steps if problem.stream else 1)
         self.rank = np.repeat(np.arange(orders.ranks), np.diff(orders.offsets))
         self.key = self.table.stage.astype(np.int64) * self.m + self.table.microbatch
@@ -37,7 +45,7 @@ class _Checker:
         first = int(self.orders.offsets[rank])
         before = self.table.group[first : row + 1]
         pairs = int(np.sum((before[1:] == before[:-1]) & (before[1:] != NONE)))
-        return f"row {rank + 1}, column {row - first + 1 - pairs} (rank {rank})"
+        return f"{self.place(rank, row - first - pairs)} (rank {rank})"
 
     def name(self, row: int) -> str:
         """The op of a row, as text."""
@@ -45,7 +53,7 @@ class _Checker:
 
     def mistakes(self) -> Iterator[str]:
         """Every mistake; later checks run only where earlier ones found nothing, since they build on them."""
-        for step in (self._sizes, self._each_once, self._complete, self._in_order, self._messages):
+        for step in (self._sizes, self._each_once, self._complete, self._in_order, self._messages, self._step_end):
             found = list(step())
             yield from found
             if found:
@@ -67,6 +75,10 @@ class _Checker:
         strange = ~held[self.rank, np.clip(table.stage, 0, stages)]
         for row in np.flatnonzero(strange)[: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: stage {int(table.stage[row])} is not on rank {self.rank[row]}"
+        moved = np.isin(table.kind, MOVES) & ((table.peer >= p) | (table.peer == self.rank))
+        for row in np.flatnonzero(moved)[: SHOWN + 1].tolist():
+            why = "is its own" if table.peer[row] < p else "is unknown"
+            yield f"{self.where(row)}: {self.name(row)}: rank {table.peer[row]} {why}; the ranks are 0 to {p - 1}"
         needs = ~np.isin(table.kind, WITHOUT_MICROBATCH)
         wrong = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
         for row in np.flatnonzero(wrong)[: SHOWN + 1].tolist():
@@ -162,3 +174,23 @@ class _Checker:
             idle = self._rows(send, receive)
             for row in idle[~used[idle]][: SHOWN + 1].tolist():
                 yield f"{self.where(row)}: {self.name(row)}: nothing crosses ranks here"
+
+    def _step_end(self) -> Iterator[str]:
+        """REDUCE_GRAD once per stage and rank, after its gradients are complete; OPTIM after all that."""
+        if self.problem.stream:
+            return
+        backward = self._rows(Kind.B, Kind.I, Kind.W)
+        syncs = self._rows(Kind.REDUCE_GRAD)
+        seen: dict[tuple[int, int], int] = {}
+        for row in syncs.tolist():
+            place = int(self.rank[row]), int(self.table.stage[row])
+            if place in seen:
+                yield f"{self.where(row)}: {self.name(row)} stands at {self.where(seen[place])}, too"
+            seen.setdefault(place, row)
+            same = (self.rank[backward] == place[0]) & (self.table.stage[backward] == place[1])
+            if len(late := backward[same & (backward > row)]):
+                yield f"{self.where(row)}: {self.name(row)} before {self.name(int(late[-1]))}, whose gradient it sums"
+        for row in self._rows(Kind.OPTIM).tolist():
+            before = np.concatenate([backward, syncs])
+            if len(late := before[(self.rank[before] == self.rank[row]) & (before > row)]):
+                yield f"{self.where(row)}: {self.name(row)} before {self.name(int(late.max()))}, whose gradient it needs"

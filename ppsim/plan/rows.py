@@ -120,13 +120,10 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
     )
 
 
-def replicas(stage: int, problem: Problem, experiment: Experiment) -> int:
-    """How many copies of a stage sum their gradients: on this pipeline's ranks, times the pipeline's own copies."""
-    return len(problem.placement.ranks_of[stage]) * experiment.pipeline.data_parallel
-
-
 def _with_step_end(table: Ops, rank: int, problem: Problem, experiment: Experiment) -> Ops:
     """One rank's step with its gradient sync (at the end, or after each stage's last backward) and its optimizer."""
+    if not np.any(np.isin(table.kind, (Kind.B, Kind.I))):
+        return table
     # Ascending on every rank, so that ranks with two stages in common sync them in the same order.
     held = np.array(sorted(problem.placement.stages_of[rank]))
     if not np.any(table.kind == Kind.REDUCE_GRAD):
@@ -149,9 +146,8 @@ def _with_step_end(table: Ops, rank: int, problem: Problem, experiment: Experime
 
 
 def _sums_gradients(stage: int, problem: Problem, experiment: Experiment) -> bool:
-    if experiment.pipeline.data_parallel > 1:
-        return True
-    return replicas(stage, problem, experiment) > 1 and problem.costs.gradients[stage] > 0
+    copies = len(problem.placement.ranks_of[stage])
+    return experiment.pipeline.data_parallel > 1 or (copies > 1 and problem.costs.gradients[stage] > 0)
 
 
 def _after_last_backward(table: Ops, stage: int) -> int:
@@ -174,10 +170,12 @@ def _with_updates(table: Ops, rank: int, problem: Problem, experiment: Experimen
     total = problem.microbatches * problem.steps
     split = np.any(table.kind == Kind.W)
     rows = np.flatnonzero(table.kind == (Kind.W if split else Kind.B))
+    rows = rows[table.microbatch[rows] % problem.update_every == problem.update_every - 1]
     stage, microbatch = table.stage[rows], table.microbatch[rows]
-    copies = np.array([replicas(s, problem, experiment) for s in range(problem.stages)])[stage]
+    copies = np.array([len(ranks) for ranks in problem.placement.ranks_of])[stage]
     # The last round may lack some copies; one that is alone has nobody to sync with.
-    shared = np.minimum(copies, total - microbatch // copies * copies) > 1
+    left = total if problem.update_every > 1 else total - microbatch // copies * copies
+    shared = np.minimum(copies, left) * experiment.pipeline.data_parallel > 1
     timed = np.array([value > 0 for value in problem.costs.optimizer])[stage]
     at = np.concatenate([rows[shared], rows[timed]]) + 1
     kinds = np.repeat([Kind.REDUCE_GRAD, Kind.OPTIM], [shared.sum(), timed.sum()])

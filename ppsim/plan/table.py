@@ -185,6 +185,7 @@ class Plan:
     """Bytes of a device's memory."""
     placement: Placement
     microbatches: int
+    """Per step; where they are cut into slices, a row's microbatch counts the slices of all."""
     steps: int
     barrier: bool
     asynchronous: bool = False

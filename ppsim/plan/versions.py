@@ -14,15 +14,18 @@ def versions(rows: Rows, events: Events, problem: Problem, schedule: Schedule) -
     """The versions of an asynchronous schedule; None where there is a flush.
 
     A forward uses the version that is current on its rank; with vertical sync the newest one that knows no more
-    minibatches than the first stage knew when the minibatch entered there.
+    minibatches than the first stage knew when the minibatch entered there; double buffered the one that the step before
+    its predecessor left.
     """
     if not schedule.asynchronous:
         return None
-    updates = _updates(rows)
+    updates = _updates(rows, problem.update_every)
     forward = rows.select(Kind.F)
     current = _before(rows, updates, forward)
     version = current
-    if schedule.uses_first_stage_version:
+    if schedule.double_buffered:
+        version = np.maximum(rows.unit[forward] // problem.update_every - 1, 0)
+    elif schedule.uses_first_stage_version:
         version = np.minimum(current, _known_at_entry(rows, forward, current, problem))
     used = np.full(len(rows), -1, np.int64)
     used[forward] = version
@@ -38,12 +41,13 @@ def _backward_end(rows: Rows) -> Longs:
     return np.where(weight >= 0, weight, rows.lookup(Kind.B))
 
 
-def _updates(rows: Rows) -> Longs:
-    """The rows whose ends are updates: of every backward its OPTIM, else its sync, else itself."""
+def _updates(rows: Rows, every: int) -> Longs:
+    """The rows whose ends are updates: of every ``every``-th backward its OPTIM, else its sync, else itself."""
     last = _backward_end(rows)
     rows_by_key = [rows.lookup(Kind.OPTIM), rows.lookup(Kind.REDUCE_GRAD), last]
     applied = np.where(rows_by_key[0] >= 0, rows_by_key[0], np.where(rows_by_key[1] >= 0, rows_by_key[1], last))
-    return np.sort(applied[applied >= 0])
+    ends_a_step = np.arange(len(applied)) % rows.units % every == every - 1
+    return np.sort(applied[(applied >= 0) & ends_a_step])
 
 
 def _before(rows: Rows, updates: Longs, these: Longs) -> Longs:

@@ -143,11 +143,6 @@ def within(bars: Bars, low: float, high: float) -> Bars:
     return bars[(bars.end > low) & (bars.start < high)]
 
 
-def _columns(bars: Bars, low: float, pixel: float) -> Longs:
-    middle = (bars.start + bars.end) / 2
-    return np.maximum(np.floor((middle - low) / pixel), 0).astype(np.int64)
-
-
 def merged(bars: Bars, low: float, pixel: float) -> Bars:
     """Bars of a pixel or more as they are; of the narrower ones, one of those in each pixel's column of each line.
 
@@ -159,7 +154,7 @@ def merged(bars: Bars, low: float, pixel: float) -> Bars:
     if not thin.any():
         return bars
     small = bars[thin]
-    column = _columns(small, low, pixel)
+    column = np.maximum(((small.start + small.end) / 2 - low) // pixel, 0).astype(np.int64)
     key = small.line * (int(column.max()) + 2) + column  # neighbours in key are neighbours on one line
     first = np.flatnonzero(np.diff(key, prepend=-1))
     total = np.concatenate([[0.0], np.cumsum(small.end - small.start)])
@@ -169,15 +164,26 @@ def merged(bars: Bars, low: float, pixel: float) -> Bars:
     return joined(bars[~thin], _runs(small.line[first], column[first], key[first], small.code[chosen], low, pixel))
 
 
-def united(bars: Bars, low: float, pixel: float) -> Bars:
-    """Bars of a pixel or more as they are; the narrower ones as the columns of pixels that they touch."""
-    thin = bars.end - bars.start < pixel
-    if not thin.any():
+def apart(bars: Bars) -> Bars:
+    """Bars that may overlap, as ones that don't: those of a line that overlap are one."""
+    if not len(bars):
         return bars
-    small = bars[thin]
-    column = _columns(small, low, pixel)
-    key, first = np.unique(small.line * (int(column.max()) + 2) + column, return_index=True)
-    return joined(bars[~thin], _runs(small.line[first], column[first], key, small.code[first], low, pixel))
+    start, end = bars.start.astype(np.int64), bars.end.astype(np.int64)
+    offset = bars.line * (int(end.max()) + 1)
+    reach = np.maximum.accumulate(end + offset)
+    first = np.flatnonzero(np.append(True, start[1:] + offset[1:] >= reach[:-1]))
+    until = reach[np.append(first[1:], len(bars)) - 1] - offset[first]
+    return Bars(bars.line[first], bars.start[first], until.astype(np.float64), bars.code[first], bars.row[first])
+
+
+def merged_alone(bars: Bars, low: float, pixel: float) -> Bars:
+    """Bars of one code that share their lines with nothing: ``merged``, so that they keep their share of the area."""
+    solid = apart(bars)
+    between = np.flatnonzero(np.diff(solid.line) == 0)
+    nothing = np.full(len(between), NONE, np.int64)
+    gaps = Bars(solid.line[between], solid.end[between], solid.start[between + 1], nothing, nothing)
+    found = merged(joined(solid, gaps[gaps.end > gaps.start]), low, pixel)
+    return found[found.code != NONE]
 
 
 def _runs(line: Longs, column: Longs, key: Longs, code: Longs, low: float, pixel: float) -> Bars:
@@ -187,4 +193,5 @@ def _runs(line: Longs, column: Longs, key: Longs, code: Longs, low: float, pixel
     first = np.flatnonzero(new)
     last = np.append(first[1:], len(key)) - 1
     nothing = np.full(len(first), NONE, np.int64)
-    return Bars(line[first], low + column[first] * pixel, low + (column[last] + 1) * pixel, code[first], nothing)
+    start, end = column[first].astype(np.float64), column[last] + 1.0
+    return Bars(line[first], low + start * pixel, low + end * pixel, code[first], nothing)

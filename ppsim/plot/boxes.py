@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ppsim.ops import NONE, Kind
 from ppsim.plan.table import Longs
 from ppsim.plot.bars import Bars, Floats
-from ppsim.plot.looks import CAUSES, IDLE, KINDS, PAIR, Look, of_chunk
+from ppsim.plot.looks import CAUSES, IDLE, KINDS, PAIR, Look, hexed, lightness, of_chunk, paler, rgb
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-EDGE_POINTS = 2.0
-"""From this width on, a bar is set off from the next by a white edge."""
-HATCHING = "#a8a8a8"
-"""The colour of hatches over pale fills."""
+EDGED = (2.0, 6.0)
+"""From this width and height of a line on, in points, a bar is set off from the next by a white edge."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,13 +66,20 @@ def boxes_of(bars: Bars, lanes: Lanes, chunks: int) -> Iterator[Boxes]:
                 yield Boxes(f"pair-{half.name}", half, pairs, row, fill, top, bottom)
 
 
-def paint_ops(ax: Axes, boxes: Boxes, points_per_ns: float) -> None:
-    """One collection with the boxes of one kind, by the id 'ops-F'."""
-    wide = (boxes.bars.end - boxes.bars.start) * points_per_ns >= EDGE_POINTS
+def paint_ops(ax: Axes, boxes: Boxes, per_ns: float, per_line: float) -> None:
+    """One collection with the boxes of one kind, by the id 'ops-F'; points per ns and per line."""
+    large = ((boxes.bars.end - boxes.bars.start) * per_ns >= EDGED[0]) & (per_line >= EDGED[1])
     corners = _corners(boxes.bars, boxes.top, boxes.bottom)
-    widths = np.where(wide, 0.4, 0.0)
+    widths = np.where(large, 0.4, 0.0)
     _fill(ax, corners, f"ops-{boxes.name}", 2.0, facecolors=boxes.colours, edgecolors="white", linewidths=widths)
-    _hatch(ax, corners, KINDS[boxes.kind].hatch, "white", 2.0)
+    look = KINDS[boxes.kind]
+    _hatch(ax, corners, look.hatch, hatching(look), 2.0)
+
+
+def hatching(look: Look) -> str:
+    """The colour of hatches over a fill: on dark ones a paler tone, so that labels stay legible; on pale ones grey."""
+    own = rgb(look.colour)
+    return hexed(paler(own, 0.3)) if lightness(own) < 80 else "#a8a8a8"
 
 
 def paint_idle(ax: Axes, bars: Bars, lanes: Lanes) -> None:
@@ -84,7 +89,7 @@ def paint_idle(ax: Axes, bars: Bars, lanes: Lanes) -> None:
         if len(mine):
             corners = _corners(mine, lanes.top, lanes.bottom)
             _fill(ax, corners, f"idle-{cause}", 1.0, facecolors=look.colour, linewidths=0)
-            _hatch(ax, corners, look.hatch, HATCHING, 1.0)
+            _hatch(ax, corners, look.hatch, hatching(look), 1.0)
 
 
 def paint_transfers(ax: Axes, bars: Bars, strip: tuple[float, float], name: str, look: Look) -> None:
@@ -106,7 +111,7 @@ def _corners(bars: Bars, top: float, bottom: float) -> Floats:
 def _fill(ax: Axes, corners: Floats, name: str, zorder: float, **look: Any) -> None:
     from matplotlib.collections import PolyCollection
 
-    collection = PolyCollection(corners, zorder=zorder, **look)
+    collection = PolyCollection(cast(Any, corners), zorder=zorder, **look)  # an array draws faster than a list
     collection.set_gid(name)
     ax.add_collection(collection, autolim=False)
 

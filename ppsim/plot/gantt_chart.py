@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim.metrics import Run
 from ppsim.plot import bars as table
-from ppsim.plot import boxes, gantt_legend, labels, scales
+from ppsim.plot import boxes, gantt_legend, labels, scales, style
 from ppsim.plot.looks import FLIGHT, IDLE, OCCUPIES
-from ppsim.plot.style import (
-    INCH, SMALL, Size, SizeName, as_written, legend_columns, new_figure, plain, size_of, styled, wrapped,
-)  # fmt: skip
+from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import View, ranks_shown, title, window_ns
 from ppsim.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 LINE_PIXELS = 3
 """A rank's line is at least that high; where there are too many ranks for it, every n-th is shown."""
+BRIEF = 400
+"""Points of width below which the legend leaves out its explanations."""
 STEP_PIXELS = 8
 """The ends of steps are marked where steps are at least that wide."""
 
@@ -42,72 +41,47 @@ def gantt(
     Raises PpsimError for ranks that aren't there, an empty window, an unknown size.
     """
     run = result if isinstance(result, Run) else result.run
-    form = size_of(size)
+    form = style.size_of(size)
     most = form.most_height * form.dpi if ax is None else ax.bbox.height
     view = View.of(run, ranks_shown(run, ranks, max(int(most / LINE_PIXELS), 1)), window_ns(run, window))
-    with styled(form):
-        heading = plain(title(run, None if isinstance(result, Run) else result.schedule.name))
+    with style.styled(form):
+        heading = title(run, None if isinstance(result, Run) else result.schedule.label)
         axes = _own_axes(view, heading, form) if ax is None else _on(ax, view, heading, form)
-        _settle(axes)
+        style.settle(axes)
         _ticks(axes, view, form)
         notes = _draw(axes, view, form)
         if ranks is None and len(view.ranks) < run.plan.ranks:
             notes.append(f"{len(view.ranks):,} of {run.plan.ranks:,} ranks shown")
         heading = ", ".join([f"time [{view.unit.name}]", *notes])
-        axes.set_xlabel(wrapped(heading, _points(axes)[0], form.font), fontsize=form.font, loc="left")
-        _settle(axes)
+        axes.set_xlabel(style.wrapped(heading, style.points_of(axes)[0], form.font), fontsize=form.font, loc="left")
+        style.settle(axes)
         if ax is None:
-            _figure(axes).set_layout_engine("none")
+            style.figure_of(axes).set_layout_engine("none")
     return axes
 
 
 def _own_axes(view: View, heading: str, form: Size) -> Axes:
     """Axes in a figure as high as its lines, its title and its legend ask for."""
-    inside = form.width * INCH - 3 * form.font
-    heading = wrapped(heading, inside - 3 * form.font, form.font)
-    handles, words = _legend(view)
-    columns = legend_columns(words, inside, SMALL * form.font)
-    around = 4.5 + 1.3 * (heading.count("\n") + 1) + 1.45 * SMALL * -(-len(words) // columns)
+    heading = style.wrapped(heading, form.inside - 3 * form.font, form.font)
+    handles, words = _legend(view, form.inside)
     lines = min(form.most_height, form.row * max(len(view.ranks), 2))
-    figure = new_figure(form, lines + (around * form.font + 12) / INCH)
-    axes = figure.add_subplot()
+    axes = style.new_figure(form, lines + form.around(heading, words)).add_subplot()
     _frame(axes, view, heading, form)
-    as_written(figure.legend(handles, words, loc="outside lower left", ncols=columns, handler_map=_pairs()))
+    style.add_legend(axes, handles, words, form.inside, form.font, own=True)
     return axes
 
 
 def _on(axes: Axes, view: View, heading: str, form: Size) -> Axes:
     """Axes that the user made, with the legend beneath them."""
-    from matplotlib.transforms import ScaledTranslation
-
-    width = _points(axes)[0]
-    _frame(axes, view, wrapped(heading, width, form.font), form)
-    handles, words = _legend(view)
-    as_written(
-        axes.legend(
-            handles,
-            words,
-            ncols=legend_columns(words, width, SMALL * form.font),
-            loc="upper left",
-            bbox_to_anchor=(0, 0),
-            bbox_transform=axes.transAxes
-            + ScaledTranslation(0, -4.5 * form.font / INCH, _figure(axes).dpi_scale_trans),
-            borderaxespad=0,
-            handler_map=_pairs(),
-        )
-    )
+    width, _ = style.points_of(axes)
+    _frame(axes, view, style.wrapped(heading, width, form.font), form)
+    style.add_legend(axes, *_legend(view, width), width, form.font, own=False)
     return axes
 
 
-def _legend(view: View) -> tuple[list[Any], list[str]]:
-    found = gantt_legend.entries(view.run, view.ops, view.idle, view.transfers, steps=len(view.step_ends) > 0)
+def _legend(view: View, width: float) -> tuple[list[Any], list[str]]:
+    found = gantt_legend.entries(view, brief=width < BRIEF)
     return [gantt_legend.handle(entry) for entry in found], [entry.text for entry in found]
-
-
-def _pairs() -> dict[type, Any]:
-    from matplotlib.legend_handler import HandlerTuple
-
-    return {tuple: HandlerTuple(ndivide=None, pad=0)}
 
 
 def _frame(axes: Axes, view: View, heading: str, form: Size) -> None:
@@ -116,16 +90,16 @@ def _frame(axes: Axes, view: View, heading: str, form: Size) -> None:
     axes.set_title(heading, loc="left", fontsize=form.font, parse_math=False)
     axes.set_xlabel(f"time [{view.unit.name}]", fontsize=form.font, loc="left")
     axes.set_ylabel("rank", fontsize=form.font)
-    axes.tick_params(labelsize=SMALL * form.font)
+    axes.tick_params(labelsize=style.SMALL * form.font)
     _ticks(axes, view, form)
 
 
 def _ticks(axes: Axes, view: View, form: Size) -> None:
     """Times at round numbers; every rank by its number, or every 2nd, 4th, 8th, … where those would touch."""
-    width, height = _points(axes)
-    scales.round_ticks(axes.xaxis, view.low, view.high, view.unit, most=max(width / (7 * form.font), 1))
+    width, height = style.points_of(axes)
+    scales.round_ticks(axes.xaxis, view.low, view.high, view.unit, most=max(width / (5 * form.font), 1))
     every = 1
-    while every * height < 1.15 * SMALL * form.font * len(view.ranks):
+    while every * height < 1.1 * style.SMALL * form.font * len(view.ranks):
         every *= 2
     axes.set_yticks(range(0, len(view.ranks), every), [str(rank) for rank in view.ranks[::every]])
 
@@ -133,7 +107,7 @@ def _ticks(axes: Axes, view: View, form: Size) -> None:
 def _draw(axes: Axes, view: View, form: Size) -> list[str]:
     """Draw all bars, a collection per kind, those under a pixel merged. Returns what the figure leaves out."""
     pixel = (view.high - view.low) / axes.bbox.width
-    width, height = _points(axes)
+    width, height = style.points_of(axes)
     per_ns, per_line = width / (view.high - view.low), height / len(view.ranks)
     sends = any(map(len, view.transfers))
     lanes = boxes.Lanes.of(per_line, sends)
@@ -142,9 +116,9 @@ def _draw(axes: Axes, view: View, form: Size) -> list[str]:
     ops = seen[seen.look < IDLE]
     parts = list(boxes.boxes_of(ops, lanes, view.stages_per_rank))
     for part in parts:
-        boxes.paint_ops(axes, part, per_ns)
+        boxes.paint_ops(axes, part, per_ns, per_line)
     every = labels.label(
-        axes, view.run.plan, parts, labels.Scale(per_ns, per_line, view.low, view.high, SMALL * form.font)
+        axes, view.run.plan, parts, labels.Scale(per_ns, per_line, view.low, view.high, style.SMALL * form.font)
     )
     notes = []
     if len(ops) != len(view.ops):
@@ -154,8 +128,10 @@ def _draw(axes: Axes, view: View, form: Size) -> list[str]:
     if every > 1:
         notes.append(f"every {every}{'nd' if every == 2 else 'th'} microbatch numbered")
     if lanes.strip is not None:
-        for name, bars, look in zip(("on-ports", "in-flight"), view.transfers, (OCCUPIES, FLIGHT), strict=True):
-            boxes.paint_transfers(axes, table.united(bars, view.low, pixel), lanes.strip, name, look)
+        # The flight first: where a link is both busy and has messages in flight, it's seen as busy.
+        both = (("in-flight", view.transfers[1], FLIGHT), ("on-ports", view.transfers[0], OCCUPIES))
+        for name, bars, look in both:
+            boxes.paint_transfers(axes, table.merged_alone(bars, view.low, pixel), lanes.strip, name, look)
     elif sends:
         notes.append("no room for transfers")
     if len(view.step_ends) * STEP_PIXELS <= axes.bbox.width:
@@ -163,20 +139,3 @@ def _draw(axes: Axes, view: View, form: Size) -> list[str]:
     else:
         notes.append("no room for ends of steps")
     return notes
-
-
-def _figure(axes: Axes) -> Figure:
-    """The whole figure, also where the axes are in a part of one."""
-    return axes.figure.figure  # type: ignore[union-attr,return-value]
-
-
-def _points(axes: Axes) -> tuple[float, float]:
-    """Width and height of the axes."""
-    points = INCH / _figure(axes).dpi
-    return axes.bbox.width * points, axes.bbox.height * points
-
-
-def _settle(axes: Axes) -> None:
-    """Let the figure's layout, if it has one, give the axes their place: pixels are counted from then on."""
-    if _figure(axes).get_layout_engine() is not None:
-        _figure(axes).draw_without_rendering()

@@ -1,4 +1,4 @@
-"""The legend of a Gantt chart: every kind with how long its ops take, every cause with its share of the time."""
+"""The legend of a Gantt chart: each kind with how long its ops take, each cause with its share of the time in view."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ppsim.metrics import Run
 from ppsim.ops import Kind
 from ppsim.plot import scales
 from ppsim.plot.bars import Bars
-from ppsim.plot.boxes import HATCHING
-from ppsim.plot.looks import CAUSES, FLIGHT, IDLE, KINDS, OCCUPIES, PAIR, Look
+from ppsim.plot.boxes import hatching
+from ppsim.plot.looks import CAUSES, FLIGHT, IDLE, KINDS, OCCUPIES, PAIR, Look, hexed, of_chunk
+from ppsim.plot.view import View
 
 if TYPE_CHECKING:
     from matplotlib.patches import Patch
@@ -24,9 +24,10 @@ class Entry(NamedTuple):
     text: str
 
 
-def entries(run: Run, ops: Bars, idle: Bars, transfers: tuple[Bars, Bars], steps: bool) -> list[Entry]:
-    """What the legend says of these bars, before any are merged; idle shares are of the device time of the whole run."""
+def entries(view: View, brief: bool) -> list[Entry]:
+    """What the legend says of the bars in view; ``brief`` leaves out what is in brackets."""
     found: list[Entry] = []
+    ops, idle = view.ops, view.idle
     for kind, look in KINDS.items():
         mine = ops[ops.look == kind]
         if len(mine):
@@ -35,17 +36,22 @@ def entries(run: Run, ops: Bars, idle: Bars, transfers: tuple[Bars, Bars], steps
         mine = ops[ops.look == PAIR + kind]
         if len(mine):
             found.append(Entry((KINDS[Kind.F], look), f"F + {Kind(kind).name} fused pair {_lengths(mine)}"))
-    for bars, look in zip(transfers, (OCCUPIES, FLIGHT), strict=True):
+    if view.stages_per_rank > 1:
+        chunks = range(view.stages_per_rank)
+        shades = [hexed(of_chunk(KINDS[Kind.F].colour, chunk, view.stages_per_rank)) for chunk in chunks]
+        found.append(Entry(tuple(Look(shade, "", "") for shade in shades), "a rank's first to last stage"))
+    for bars, look in zip(view.transfers, (OCCUPIES, FLIGHT), strict=True):
         if len(bars):
             found.append(Entry((look,), f"{look.words} {_lengths(bars)}"))
-    if steps:
+    if len(view.step_ends):
         found.append(Entry((), "end of a step"))
-    device_time = max(run.plan.ranks * run.timeline.makespan, 1)
     for number, look in enumerate(CAUSES.values()):
         mine = idle[idle.look == IDLE + number]
         if len(mine):
-            share = float((mine.end - mine.start).sum()) / device_time
-            found.append(Entry((look,), f"idle, {look.words}: {scales.percent(share)}"))
+            seen = np.minimum(mine.end, view.high) - np.maximum(mine.start, view.low)
+            share = float(seen.sum()) / (len(view.ranks) * (view.high - view.low))
+            words = look.words.split(" (")[0] if brief else look.words
+            found.append(Entry((look,), f"idle, {words} {scales.percent(share)}"))
     return found
 
 
@@ -67,6 +73,5 @@ def handle(entry: Entry) -> Any:
 def _patch(look: Look) -> Patch:
     from matplotlib.patches import Patch
 
-    pale = look in CAUSES.values()
-    hatch = {"hatch": look.hatch} if look.hatch else {}
-    return Patch(facecolor=look.colour, edgecolor=HATCHING if pale else "white", linewidth=0.4 if pale else 0.0, **hatch)
+    outline = 0.4 if look in CAUSES.values() else 0.0  # pale fills would be lost on the paper
+    return Patch(facecolor=look.colour, edgecolor=hatching(look), linewidth=outline, hatch=look.hatch or None)

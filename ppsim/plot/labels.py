@@ -20,7 +20,8 @@ MOST = 1500
 """Where more labels than that would fit, those of every 2nd, 5th, 10th, … microbatch are drawn."""
 SMALLEST = 4.5
 """Font size in points below which nobody reads a label."""
-_PADDING = 1.5
+_PADDING = 0.3
+"""Of the font size, beside a label."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class _Label:
     colour: tuple[float, float, float]
 
     def fits(self, form: int) -> bool:
-        return text_width(self.texts[form], self.font) + _PADDING <= self.room
+        return text_width(self.texts[form], self.font) + _PADDING * self.font <= self.room
 
 
 def label(ax: Axes, plan: Plan, boxes: list[Boxes], scale: Scale) -> int:
@@ -72,7 +73,7 @@ def _candidates(plan: Plan, boxes: Boxes, scale: Scale) -> list[_Label]:
         return []
     start, end = np.maximum(boxes.bars.start, scale.low), np.minimum(boxes.bars.end, scale.high)
     room = (end - start) * scale.per_ns
-    here = np.flatnonzero((boxes.row >= 0) & (room >= text_width("0", font) + _PADDING))
+    here = np.flatnonzero((boxes.row >= 0) & (room >= text_width("0", font) + _PADDING * font))
     here = here[plan.microbatch[boxes.row[here]] != NONE]
     out = []
     for i in here.tolist():
@@ -89,6 +90,6 @@ def _candidates(plan: Plan, boxes: Boxes, scale: Scale) -> list[_Label]:
 
 def _thinning(microbatches: list[int]) -> int:
     """The least of 1, 2, 5, 10, 20, … such that no more than MOST of these are multiples of it."""
-    numbers = np.array(microbatches, np.int64)
-    steps = (factor * 10**power for power in range(12) for factor in (1, 2, 5))
-    return next(every for every in steps if (numbers % every == 0).sum() <= max(MOST, (numbers == 0).sum()))
+    zeros = microbatches.count(0)
+    steps = (factor * int(10**power) for power in range(12) for factor in (1, 2, 5))
+    return next(every for every in steps if sum(n % every == 0 for n in microbatches) <= max(MOST, zeros))

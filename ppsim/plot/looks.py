@@ -6,6 +6,7 @@ are strong, idle time is pale.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from ppsim.ops import Kind
@@ -17,8 +18,8 @@ IDLE = 32
 CHUNK = 64
 """Times the chunk (a rank's stage, counted from 0), added to an op's look, makes the code of a bar."""
 
-_PALEST = 0.45
-"""How far the last chunk's colour goes towards white."""
+_PALER = 9.0
+"""How many steps of lightness (L*, of 100) a rank's last stage is paler than its first: half way to the next kind."""
 
 
 class Look(NamedTuple):
@@ -30,24 +31,24 @@ class Look(NamedTuple):
 
 
 KINDS: dict[int, Look] = {
-    Kind.F: Look("#74b3e3", "", "F forward"),
-    Kind.B: Look("#a33d0c", "", "B backward"),
-    Kind.I: Look("#e07f28", "", "I input gradient"),
-    Kind.W: Look("#f2d24b", "", "W weight gradient"),
-    Kind.R: Look("#8a6bb0", "/////", "R recompute"),
-    Kind.OPTIM: Look("#2b2b2b", "", "OPTIM optimizer step"),
+    Kind.F: Look("#5aa5dc", "", "F forward"),
+    Kind.B: Look("#7c2d0a", "", "B backward"),
+    Kind.I: Look("#c4601a", "", "I input gradient"),
+    Kind.W: Look("#f0cf45", "", "W weight gradient"),
+    Kind.R: Look("#6f4f9b", "/////", "R recompute"),
+    Kind.OPTIM: Look("#222222", "", "OPTIM optimizer step"),
 }
 """The kinds that keep a rank busy."""
 
 CAUSES: dict[str, Look] = {
     "fill": Look("#f3f3f3", "", "fill"),
     "drain": Look("#e2e2e2", "", "drain"),
-    "upstream": Look("#f7efe8", "////", "upstream op not done"),
-    "transfer": Look("#e4f0ec", "....", "message under way"),
-    "queue": Look("#e4f0ec", "||||", "message queued for a port"),
-    "blocked": Look("#f6e6e9", "xxxx", "held by its own send"),
-    "memory": Look("#ece6f4", "----", "activation being moved"),
-    "sync": Look("#e6ecf7", "++++", "gradient sync"),
+    "upstream": Look("#f7efe8", "////", "upstream (input not computed)"),
+    "transfer": Look("#e4f0ec", "....", "transfer (input under way)"),
+    "queue": Look("#e4f0ec", "||||", "queue (input waits for a port)"),
+    "blocked": Look("#f6e6e9", "xxxx", "blocked (by its own send)"),
+    "memory": Look("#ece6f4", "----", "memory (activation being moved)"),
+    "sync": Look("#e6ecf7", "++++", "sync (of gradients)"),
     "unknown": Look("#efefef", "", "cause unknown"),
 }
 """Idle time, by the causes of ``metrics.waits``; 'unknown' where a run doesn't say what its ops waited for."""
@@ -72,17 +73,32 @@ def rgb(colour: str) -> tuple[float, float, float]:
     return red / 255, green / 255, blue / 255
 
 
-def of_chunk(colour: str, chunk: int, chunks: int) -> tuple[float, float, float]:
-    """A kind's colour on a rank's chunk: the later the chunk, the paler."""
-    white = _PALEST * chunk / max(chunks - 1, 1)
-    red, green, blue = rgb(colour)
-    return red + (1 - red) * white, green + (1 - green) * white, blue + (1 - blue) * white
+def hexed(colour: tuple[float, float, float]) -> str:
+    """'#rrggbb' of red, green and blue from 0 to 1."""
+    return "#" + bytes(round(255 * part) for part in colour).hex()
 
 
 def luminance(colour: tuple[float, float, float]) -> float:
     """Relative luminance, from 0 (black) to 1 (white). Source: WCAG 2.1, 'relative luminance'."""
     red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def lightness(colour: tuple[float, float, float]) -> float:
+    """CIE L*, from 0 (black) to 100 (white): how a colour comes out in grey. Source: CIE 1976, L* above 8."""
+    return 116 * math.cbrt(max(luminance(colour), 0.0088564)) - 16
+
+
+def paler(colour: tuple[float, float, float], share: float) -> tuple[float, float, float]:
+    """A colour mixed with white: 0 leaves it as it is, 1 makes it white."""
+    red, green, blue = colour
+    return red + (1 - red) * share, green + (1 - green) * share, blue + (1 - blue) * share
+
+
+def of_chunk(colour: str, chunk: int, chunks: int) -> tuple[float, float, float]:
+    """A kind's colour on a rank's chunk: the later the chunk, the paler."""
+    own = rgb(colour)
+    return paler(own, _PALER / (100 - lightness(own)) * chunk / max(chunks - 1, 1))
 
 
 def ink(colour: tuple[float, float, float]) -> str:

@@ -13,10 +13,8 @@ from ppsim.errors import PpsimError
 from ppsim.metrics import Run
 from ppsim.metrics import memory as metric
 from ppsim.plan.table import CATEGORIES, Longs
-from ppsim.plot import looks, scales
-from ppsim.plot.style import (
-    INCH, SMALL, Size, SizeName, as_written, legend_columns, new_figure, plain, size_of, styled, wrapped,
-)  # fmt: skip
+from ppsim.plot import looks, scales, style
+from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import ranks_shown
 from ppsim.result import Result
 
@@ -40,21 +38,27 @@ def memory(
     than one of them for a given ``ax``, an unknown size, or a run that doesn't know its memory.
     """
     run = result if isinstance(result, Run) else result.run
-    form = size_of(size)
+    form = style.size_of(size)
     if "memory" not in run.knows:
-        raise PpsimError("memory: this run doesn't know what its ops hold, as one read from a trace; plot its gantt chart")
+        raise PpsimError("memory: this run doesn't know what its ops hold; its gantt chart can be plotted")
     shown = _few(run, 1 if ax is not None else MOST_PANELS) if ranks is None else ranks_shown(run, ranks, 0)
     if ax is not None and len(shown) > 1:
         raise PpsimError(f"ranks: {len(shown)} ranks don't fit into one Axes; give one rank, or no ax")
     view = _View(run, shown)
-    with styled(form):
-        heading = plain(_title(view, None if isinstance(result, Run) else result.schedule.name))
-        panels = _panels(view, heading, form) if ax is None else [ax]
+    with style.styled(form):
+        if ax is None:
+            panels = _panels(view, _title(view, None if isinstance(result, Run) else result.schedule.label), form)
+        else:
+            panels = [ax]
+            _frame(ax, view, form)
+            width, _ = style.points_of(ax)
+            style.add_legend(ax, *_legend(view), width, form.font, own=False)
+        style.settle(panels[0])
         for panel, rank in zip(panels, shown, strict=True):
             _draw(panel, view, rank, form)
-        if ax is not None:
-            handles, words = _legend(view)
-            as_written(ax.legend(handles, words, loc="upper right"))
+        if ax is None:
+            style.settle(panels[0])
+            style.figure_of(panels[0]).set_layout_engine("none")
     return panels[shown.index(view.highest)]
 
 
@@ -114,42 +118,56 @@ def _few(run: Run, most: int) -> list[int]:
 
 def _title(view: _View, schedule: str | None) -> str:
     """The chart in one sentence."""
-    run, capacity = view.run, view.run.plan.capacity
-    peak = int(view.peaks.max())
-    rank = int(view.peaks.argmax())
-    moment = scales.duration(int(run.once(metric.peak_time)[rank]))
-    text = (
-        f"{schedule or 'A run'} with p={run.plan.ranks}, m={run.plan.microbatches} holds at most {scales.size(peak)}, "
-        f"on rank {rank} at {moment}"
+    plan, rank = view.run.plan, int(view.peaks.argmax())
+    peak, moment = int(view.peaks[rank]), int(view.run.once(metric.peak_time)[rank])
+    fits = ""
+    if plan.capacity is not None:
+        fits = f": {'within' if peak <= plan.capacity else 'more than'} a device's {scales.size(plan.capacity)}"
+    some = f" ({len(view.ranks)} of {plan.ranks:,} ranks shown)" if len(view.ranks) < plan.ranks else ""
+    return (
+        f"{style.plain(schedule or 'A run')} with p={plan.ranks}, m={plan.microbatches} holds at most "
+        f"{scales.size(peak)}, on rank {rank} at {scales.duration(moment)}{fits}{some}"
     )
-    if capacity is not None:
-        text += f": {'within' if peak <= capacity else 'MORE than'} a device's {scales.size(capacity)}"
-    return text if len(view.ranks) == run.plan.ranks else f"{text} ({len(view.ranks)} of {run.plan.ranks:,} ranks shown)"
 
 
 def _panels(view: _View, heading: str, form: Size) -> list[Axes]:
+    """A grid of axes, a panel for each rank, in a figure as high as they, its title and its legend ask for."""
     columns = 1 if form.width < 5 or len(view.ranks) == 1 else 2
     rows = -(-len(view.ranks) // columns)
-    inside = form.width * INCH - 3 * form.font
     handles, words = _legend(view)
-    ncols = legend_columns(words, inside, SMALL * form.font)
-    heading = wrapped(heading, inside, form.font)
-    around = 4.5 + 1.3 * (heading.count("\n") + 1) + 1.45 * SMALL * -(-len(words) // ncols)
-    each = min(max(12 * form.font / INCH, 2.4 * form.row), form.most_height / rows)
-    figure = new_figure(form, rows * (each + 2 * form.font / INCH) + (around * form.font + 12) / INCH)
-    panels = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False).ravel().tolist()
-    for empty in panels[len(view.ranks) :]:
-        empty.remove()
-        panels[len(view.ranks) - 2].tick_params(labelbottom=False)
+    heading = style.wrapped(heading, form.inside, form.font)
+    each = min(16 * form.font / style.INCH, form.most_height / rows)
+    figure = style.new_figure(form, rows * each + form.around(heading, words))
+    panels: list[Axes] = []
+    for place in range(len(view.ranks)):
+        shared = {"sharex": panels[0], "sharey": panels[0]} if panels else {}
+        panel = figure.add_subplot(rows, columns, place + 1, **shared)
+        _frame(panel, view, form)
+        if place + columns < len(view.ranks):
+            panel.set_xlabel("")
+            panel.tick_params(labelbottom=False)
+        if place % columns:
+            panel.tick_params(labelleft=False)
+        panels.append(panel)
+    figure.supylabel(panels[0].get_ylabel(), fontsize=form.font)  # one for all: on low panels theirs would touch
+    for panel in panels:
+        panel.set_ylabel("")
     figure.suptitle(heading, x=0.01, ha="left", fontsize=form.font, parse_math=False)
-    as_written(figure.legend(handles, words, loc="outside lower left", ncols=ncols))
-    used: list[Axes] = panels[: len(view.ranks)]
-    for panel in used[-columns:]:
-        panel.tick_params(labelbottom=True)
-        panel.set_xlabel(f"time [{scales.fitting(view.end, scales.TIMES).name}]", fontsize=form.font, loc="left")
-    for panel in used[::columns]:
-        panel.set_ylabel(f"memory [{scales.fitting(view.top, scales.SIZES).name}]", fontsize=form.font)
-    return used
+    style.add_legend(panels[0], handles, words, form.inside, form.font, own=True)
+    return panels
+
+
+def _frame(axes: Axes, view: _View, form: Size) -> None:
+    time, size = scales.fitting(view.end, scales.TIMES), scales.fitting(view.top, scales.SIZES)
+    axes.set_xlim(0, view.end)
+    axes.set_ylim(0, view.top)
+    axes.set_title("rank", loc="left", fontsize=style.SMALL * form.font, pad=3)
+    axes.set_xlabel(f"time [{time.name}]", fontsize=form.font, loc="left")
+    axes.set_ylabel(f"memory [{size.name}]", fontsize=form.font)
+    axes.tick_params(labelsize=style.SMALL * form.font)
+    width, height = style.points_of(axes)
+    scales.round_ticks(axes.xaxis, 0, view.end, time, most=max(width / (5 * form.font), 1))
+    scales.round_ticks(axes.yaxis, 0, view.top, size, most=max(height / (2 * form.font), 1))
 
 
 def _legend(view: _View) -> tuple[list[Any], list[str]]:
@@ -160,8 +178,7 @@ def _legend(view: _View) -> tuple[list[Any], list[str]]:
     words = []
     for c in view.categories:
         look = looks.CATEGORIES[CATEGORIES[c]]
-        hatch = {"hatch": look.hatch} if look.hatch else {}
-        handles.append(Patch(facecolor=look.colour, edgecolor="white", linewidth=0, **hatch))
+        handles.append(Patch(facecolor=look.colour, edgecolor="white", linewidth=0, hatch=look.hatch or None))
         words.append(f"{look.words} up to {scales.size(int(view.curves.bytes[:, c].max()))}")
     capacity = view.run.plan.capacity
     if capacity is not None:
@@ -191,14 +208,8 @@ def _draw(axes: Axes, view: _View, rank: int, form: Size) -> None:
         axes.axhline(capacity, color="black", linestyle=(0, (4, 2)), linewidth=1.2, gid="device-memory")
     peak, moment = int(view.peaks[rank]), int(view.run.once(metric.peak_time)[rank])
     axes.plot([moment], [peak], color="black", marker="v", markersize=4, linestyle="none", gid="peak", clip_on=False)
-    axes.set_xlim(0, view.end)
-    axes.set_ylim(0, view.top)
     heading = f"rank {rank}: peak {scales.size(peak)} at {scales.duration(moment)}"
-    axes.set_title(heading, loc="left", fontsize=SMALL * form.font, pad=3)
-    points = INCH / axes.figure.dpi
-    time_unit, size_unit = scales.fitting(view.end, scales.TIMES), scales.fitting(view.top, scales.SIZES)
-    scales.round_ticks(axes.xaxis, 0, view.end, time_unit, most=max(axes.bbox.width * points / (7 * form.font), 1))
-    scales.round_ticks(axes.yaxis, 0, view.top, size_unit, most=max(axes.bbox.height * points / (2 * form.font), 1))
+    axes.set_title(heading, loc="left", fontsize=style.SMALL * form.font, pad=3)
 
 
 def _fewer(time: Longs, total: Longs, pixel: float) -> Longs:

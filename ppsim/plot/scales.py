@@ -21,6 +21,10 @@ TIMES = (Unit("s", 10**9), Unit("ms", 10**6), Unit("us", 10**3), Unit("ns", 1))
 SIZES = (Unit("TiB", 2**40), Unit("GiB", 2**30), Unit("MiB", 2**20), Unit("KiB", 2**10), Unit("B", 1))
 
 
+NBSP = "\N{NO-BREAK SPACE}"
+"""Between a number and its unit, so that lines aren't broken there."""
+
+
 def fitting(value: float, units: tuple[Unit, ...]) -> Unit:
     """The largest unit of which ``value`` holds at least one; the smallest where it holds none."""
     return next((unit for unit in units if value >= unit.of), units[-1])
@@ -35,28 +39,28 @@ def number(value: float, digits: int = 4) -> str:
 def duration(ns: float) -> str:
     """'10 ms'."""
     unit = fitting(ns, TIMES)
-    return f"{number(ns / unit.of)} {unit.name}"
+    return f"{number(ns / unit.of)}{NBSP}{unit.name}"
 
 
 def size(amount: float) -> str:
     """'1.5 GiB'."""
     unit = fitting(amount, SIZES)
-    return f"{number(amount / unit.of)} {unit.name}"
+    return f"{number(amount / unit.of)}{NBSP}{unit.name}"
 
 
 def durations(shortest: float, longest: float) -> str:
     """'10 ms' where both read the same, else '10–37 ms'."""
     unit = fitting(longest, TIMES)
     low, high = number(shortest / unit.of, 3), number(longest / unit.of, 3)
-    return duration(longest) if low == high else f"{low}–{high} {unit.name}"
+    return duration(longest) if low == high else f"{low}–{high}{NBSP}{unit.name}"
 
 
 def percent(share: float) -> str:
     """'27.3 %'; what isn't nothing never reads as 0."""
-    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+    return f"<{NBSP}0.1{NBSP}%" if 0 < share < 0.0005 else f"{100 * share:.1f}{NBSP}%"
 
 
-def round_ticks(axis: Axis, low: float, high: float, unit: Unit, most: int) -> None:
+def round_ticks(axis: Axis, low: float, high: float, unit: Unit, most: float) -> None:
     """At most about that many ticks, at round numbers of ``unit``, on an axis whose data are ns or bytes."""
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ft2font import FT2Font
-    from matplotlib.legend import Legend
 
 SizeName = Literal["notebook", "slide", "paper"]
 STYLE = "ppsim.plot.ppsim"
@@ -36,6 +35,17 @@ class Size:
     row: float
     font: float
     dpi: int
+
+    @property
+    def inside(self) -> float:
+        """Points of the width that text may take."""
+        return self.width * INCH - 3 * self.font
+
+    def around(self, heading: str, labels: list[str]) -> float:
+        """Inches that the title, the time axis' text and the legend take of a figure's height."""
+        legend_rows = -(-len(labels) // legend_columns(labels, self.inside, SMALL * self.font))
+        lines = 4.5 + 1.3 * (heading.count("\n") + 1) + 1.45 * SMALL * legend_rows
+        return (lines * self.font + 12) / INCH
 
 
 SIZES: dict[str, Size] = {
@@ -70,7 +80,7 @@ def styled(size: Size | None = None) -> Iterator[None]:
     sheets: list[str | dict[str, Any]] = [STYLE]
     if size is not None:
         sheets.append({"font.size": size.font, "figure.dpi": size.dpi})
-    with style.context(sheets, after_reset=True):  # type: ignore[arg-type]
+    with style.context(sheets, after_reset=True):
         yield
 
 
@@ -94,10 +104,9 @@ def save(figure: Figure | Axes, path: str | Path, format: str | None = None) -> 
     if kind not in _METADATA:
         what = f"'.{printable(kind)}' files" if kind else "a file without an ending"
         raise PpsimError(f"{printable(str(path))}: a figure can't be written as {what}; use {', '.join(FORMATS)}")
-    whole: Any = figure.get_figure(root=True) if hasattr(figure, "get_figure") else figure
     try:
         with styled():
-            (whole or figure).savefig(path, format=kind, metadata=_METADATA[kind])
+            figure.figure.savefig(path, format=kind, metadata=_METADATA[kind])  # type: ignore[union-attr]
     except OSError as error:
         reason = error.strerror or str(error)
         raise PpsimError(f"{printable(str(path))}: the figure can't be written: {reason}") from None
@@ -166,8 +175,36 @@ def legend_columns(labels: list[str], width: float, font: float) -> int:
     return 1
 
 
-def as_written(legend: Legend) -> Legend:
-    """The legend with its labels as they are, not as mathematics."""
+def add_legend(axes: Axes, handles: list[Any], labels: list[str], width: float, font: float, own: bool) -> None:
+    """A legend of at most ``width`` points: at the foot of a figure of ours, beneath the axes in a user's figure."""
+    from matplotlib.legend_handler import HandlerTuple
+    from matplotlib.transforms import ScaledTranslation
+
+    columns = legend_columns(labels, width, SMALL * font)
+    looks: dict[str, Any] = {"ncols": columns, "fontsize": SMALL * font, "handler_map": {tuple: HandlerTuple(None, 0)}}
+    figure = figure_of(axes)
+    if own:
+        legend = figure.legend(handles, labels, loc="outside lower left", **looks)
+    else:
+        below = axes.transAxes + ScaledTranslation(0, -3.8 * font / INCH, figure.dpi_scale_trans)
+        place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below}
+        legend = axes.legend(handles, labels, borderaxespad=0, **place, **looks)
     for text in legend.get_texts():
         text.set_parse_math(False)
-    return legend
+
+
+def figure_of(axes: Axes) -> Figure:
+    """The whole figure, also where the axes are in a part of one."""
+    return axes.figure.figure
+
+
+def points_of(axes: Axes) -> tuple[float, float]:
+    """Width and height of the axes in points."""
+    scale = INCH / figure_of(axes).dpi
+    return axes.bbox.width * scale, axes.bbox.height * scale
+
+
+def settle(axes: Axes) -> None:
+    """Let the figure's layout, if it has one, give the axes their place: pixels are counted from then on."""
+    if figure_of(axes).get_layout_engine() is not None:
+        figure_of(axes).draw_without_rendering()

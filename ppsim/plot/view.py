@@ -13,6 +13,7 @@ from ppsim.plan.table import Longs
 from ppsim.plot import bars as table
 from ppsim.plot import scales
 from ppsim.plot.bars import Bars
+from ppsim.plot.style import plain
 from ppsim.timeline import PER_SECOND
 
 
@@ -94,7 +95,7 @@ def title(run: Run, schedule: str | None) -> str:
     steps = f" for {plan.steps} steps" if plan.steps > 1 else ""
     overhead = bubble.bubble_overhead(run)
     return (
-        f"{schedule or 'A run'} with {', '.join(sizes)} takes {scales.duration(run.timeline.makespan)}{steps}: "
+        f"{plain(schedule or 'A run')} with {', '.join(sizes)} takes {scales.duration(run.timeline.makespan)}{steps}: "
         f"bubble_ratio {scales.percent(bubble.bubble_ratio(run))} (idle / all time), "
         f"bubble_overhead {'unknown' if overhead is None else scales.percent(overhead)} (idle / busy)"
     )

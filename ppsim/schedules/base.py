@@ -37,6 +37,8 @@ class Problem:
     steps: int = 1
     stream: bool = False
     """The orders hold the whole stream of ``steps * microbatches`` minibatches (an asynchronous schedule)."""
+    update_every: int = 1
+    """Of a stream: the minibatches whose gradients make one update."""
     slices: tuple[Slice, ...] = (Slice(),)
     """Where microbatches are cut, ``microbatches`` counts the slices of all, and ``costs`` are a mean slice's."""
 
@@ -92,6 +94,8 @@ class Schedule(Model):
 
     asynchronous: ClassVar[bool] = False
     """No flush: the orders hold the whole stream of ``steps * microbatches`` minibatches, each with its own update."""
+    double_buffered: ClassVar[bool] = False
+    """Asynchronous, but one update per step: its minibatches use the version before the newest there could be."""
     explicit_recompute: ClassVar[bool] = False
     """The orders hold their own R ops."""
 
@@ -104,6 +108,11 @@ class Schedule(Model):
         """Which stages each rank holds."""
         return loop(ranks)
 
+    @property
+    def trains(self) -> bool:
+        """Whether there are backwards; where there are none, nothing is held for gradients and optimizer."""
+        return True
+
     def cut(self) -> tuple[Slice, ...]:
         """What each microbatch is cut into; an op's number is then microbatch * slices + slice."""
         return (Slice(),)
@@ -115,6 +124,22 @@ class Schedule(Model):
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """What is legal but costs something."""
         return iter(())
+
+    @property
+    def label(self) -> str:
+        """What messages call the order."""
+        return self.name
+
+    def place(self, rank: int, cell: int) -> str:
+        """Where the order lists a rank's op (a fused pair is one); both count from 0."""
+        return f"row {rank + 1}, column {cell + 1}"
+
+    def fused_warmup(self, ranks: int, microbatches: int, rank: int) -> int | None:
+        """Forwards of a rank before its pairs of one forward and one backward, for the batches of ``p2p: fused``.
+
+        None where no framework batches this schedule's sends and receives.
+        """
+        return None
 
     def files(self) -> list[Path]:
         """The files that the schedule is read from."""

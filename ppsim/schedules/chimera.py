@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -32,7 +33,7 @@ def unit(pairs: Sequence[tuple[int, int]], near: Microbatches, far: Microbatches
     runs = forwards + backwards[::-1]
     middle = [
         alternate(run[rest:], following[:first]) if index % 2 else alternate(following[:rest], run[first:])
-        for index, (run, following) in enumerate(zip(runs[:-1], runs[1:], strict=True))
+        for index, (run, following) in enumerate(pairwise(runs))
     ]
     return runs[0][:first], concat(*middle), runs[-1][rest:]
 
@@ -40,7 +41,7 @@ def unit(pairs: Sequence[tuple[int, int]], near: Microbatches, far: Microbatches
 def joined(units: Sequence[tuple[Ops, Ops, Ops]]) -> Ops:
     """Units one after the other, a unit's last backwards alternating with the first forwards of the next."""
     order = [units[0][0], units[0][1]]
-    for (_, _, end), (beginning, middle, _) in zip(units[:-1], units[1:], strict=True):
+    for (_, _, end), (beginning, middle, _) in pairwise(units):
         both = min(len(end), len(beginning))
         order += [alternate(end[:both], beginning[:both]), end[both:], beginning[both:], middle]
     return concat(*order, units[-1][2])
@@ -100,6 +101,6 @@ def unfilled_unit(name: str, size: int, microbatches: int) -> Iterator[Notice]:
         yield Notice(
             "unfilled_unit",
             "pipeline.microbatches",
-            f"{name} runs units of {size} microbatches; the last of {microbatches} has {left} and costs the bubble of a "
-            f"whole one; {microbatches - left + size} would fill it",
+            f"{name} runs units of {size} microbatches; the last of {microbatches} has {left}, and the ranks wait for "
+            f"what it lacks; {microbatches - left + size} would fill it",
         )

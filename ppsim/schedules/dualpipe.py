@@ -58,8 +58,7 @@ def meeting(near: Stream, far: Stream, microbatches: int, before: int, after: in
     apart = 1 if after == 0 and turns else 0
     order.append(concat(forwards[:apart], backwards[:apart], fuse(forwards[apart:], backwards[apart:])))
 
-    for _ in range(after):
-        order.append(concat(far.backwards(1), fuse(far.forwards(1), near.backwards(1))))
+    order += [concat(far.backwards(1), fuse(far.forwards(1), near.backwards(1))) for _ in range(after)]
 
     last = alternate(far.backwards(here), near.backwards(here))
     late = ops(Kind.I, last.stage[here:], last.microbatch[here:])
@@ -93,7 +92,7 @@ class DualPipe(Schedule):
             least = 2 * ranks
             yield (
                 "pipeline.microbatches",
-                f"dualpipe needs at least 2 · ranks = {least} microbatches; {microbatches} is too few, {least} would do",
+                f"dualpipe needs 2 · ranks = {least} microbatches or more; {microbatches} is too few, {least} would do",
             )
         if microbatches % 2:
             yield (

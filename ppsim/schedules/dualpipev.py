@@ -15,8 +15,8 @@ from ppsim.schedules.dualpipe import Stream, meeting
 class DualPipeV(Schedule):
     """DualPipe on half the ranks: the far stream is the near one on its way back, so that no weights exist twice.
 
-    Source: Qi et al. 2025 ("cut in half"), sail.sea.com, and deepseek-ai/DualPipe, dualpipev.py, whose order PyTorch's
-    ScheduleDualPipeV runs, too.
+    Source: deepseek-ai/DualPipe, dualpipev.py and README (after Sea AI Lab's "cut-in-half"); PyTorch's ScheduleDualPipeV
+    runs the same order.
     """
 
     name: Literal["dualpipev"] = "dualpipev"
@@ -30,7 +30,7 @@ class DualPipeV(Schedule):
         if microbatches < 2 * ranks:
             yield (
                 "pipeline.microbatches",
-                f"dualpipev needs at least 2 · ranks = {2 * ranks} microbatches; {microbatches} is too few, {2 * ranks} "
+                f"dualpipev needs 2 · ranks = {2 * ranks} microbatches or more; {microbatches} is too few, {2 * ranks} "
                 "would do",
             )
 

@@ -19,6 +19,11 @@ class ForwardOnly(Schedule):
 
     name: Literal["forward_only"] = "forward_only"
 
+    @property
+    def trains(self) -> bool:
+        """There is no backward."""
+        return False
+
     def theory(self) -> theory.Form:
         """(p-1)F of idle time to fill and to drain."""
         return theory.FORWARD_ONLY

@@ -73,28 +73,28 @@ class Grouped(Schedule):
             yield Notice(
                 "small_group",
                 "schedule.group",
-                f"groups of {group} microbatches are smaller than the {ranks} ranks: ranks wait for each other inside a "
-                f"group, and the order may deadlock; group {best} costs nothing",
+                f"groups of {group} microbatches are smaller than the {ranks} ranks: ranks wait for each other inside "
+                f"a group, and the order may deadlock; group {best} costs nothing",
             )
         elif sizes[-1] < ranks:
             yield Notice(
                 "ragged_group",
                 "schedule.group",
-                f"the last of the groups {_sizes(sizes)} has {sizes[-1]} microbatches, fewer than the {ranks} ranks: the "
-                f"pipeline runs dry between the chunks of that group, up to {ranks - sizes[-1]} microbatches' worth per "
-                f"chunk; Megatron and PyTorch refuse it; group {best} costs nothing",
+                f"the last of the groups {_sizes(sizes)} has {sizes[-1]} microbatches, fewer than the {ranks} ranks: "
+                f"the pipeline runs dry between the chunks of that group, up to {ranks - sizes[-1]} microbatches' "
+                f"worth per chunk; Megatron and PyTorch refuse it; group {best} costs nothing",
             )
 
     def deadlock_hint(self, problem: Problem) -> str | None:
-        """A group smaller than p: a rank waits in its warm-up for a chunk that the group is too small to reach."""
+        """A group smaller than p."""
         ranks, microbatches = problem.ranks, problem.microbatches
         group = self.group_of(ranks, microbatches)
         if self.virtual_stages == 1 or group >= min(ranks, microbatches):
             return None
         return (
-            f"schedule.group: groups of {group} microbatches are the cause: they are smaller than the {ranks} ranks, so "
-            f"that a rank's warm-up asks for backwards whose forwards its own list puts later; use at least {ranks} "
-            f"(group {default_group(ranks, microbatches)} costs nothing)"
+            f"schedule.group: groups of {group} microbatches are the cause: with fewer than the {ranks} ranks, a later "
+            f"rank comes to a backward that waits for rank 0, which is still in its warm-up and waits for that rank; "
+            f"use {ranks} or more (group {default_group(ranks, microbatches)} costs nothing)"
         )
 
 
@@ -127,8 +127,10 @@ class Interleaved1F1B(Grouped):
             )
 
     def theory(self) -> theory.Form | None:
-        """(p-1)(F+B)/v of idle time, where every group has at least p microbatches and nothing is fused."""
-        return theory.INTERLEAVED if self.group is None and not self.combined else None
+        """(p-1)(F+B)/v of idle time, where every group has at least p microbatches."""
+        if self.group is not None:
+            return None
+        return theory.COMBINED if self.combined else theory.INTERLEAVED
 
     def orders(self, problem: Problem) -> Orders:
         """Warm-up forwards, pairs, the remaining backwards; ops go in groups of microbatches, chunk after chunk."""
@@ -141,13 +143,22 @@ class Interleaved1F1B(Grouped):
             stages = np.array(rank.stages)
             forward = ops(Kind.F, stages[chunk], microbatch)
             backward = ops(Kind.B, stages[v - 1 - chunk], microbatch)
-            # At v = 1 the two ways of counting the warm-up part: Megatron's own non-interleaved 1F1B does half of it.
-            lead = rank.distance_to_last if v == 1 else 2 * rank.distance_to_last + (v - 1) * group
-            warm = min(lead + self.combined, len(forward))
+            warm = self.warmup(rank.ranks, rank.microbatches, rank.index)
             steady = len(forward) - warm
             return concat(forward[:warm], pair(forward[warm:], backward[:steady]), backward[steady:])
 
         return problem.per_rank(order)
+
+    def warmup(self, ranks: int, microbatches: int, rank: int) -> int:
+        """Forwards of a rank before its pairs of one forward and one backward."""
+        v, later = self.virtual_stages, ranks - 1 - rank
+        # At v = 1 the two ways of counting the warm-up part: Megatron's own non-interleaved 1F1B does half of it.
+        lead = later if v == 1 else 2 * later + (v - 1) * self.group_of(ranks, microbatches)
+        return min(lead + self.combined, microbatches * v)
+
+    def fused_warmup(self, ranks: int, microbatches: int, rank: int) -> int | None:
+        """The warm-up; none for the combined form, whose pairs are one op."""
+        return None if self.combined else self.warmup(ranks, microbatches, rank)
 
 
 def _sizes(sizes: list[int]) -> str:

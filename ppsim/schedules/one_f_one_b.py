@@ -61,6 +61,10 @@ class OneFOneB(Schedule):
         """Warm-up forwards, pairs of forward and backward, the remaining backwards."""
         return problem.per_rank(self._rank)
 
+    def fused_warmup(self, ranks: int, microbatches: int, rank: int) -> int | None:
+        """All forwards before the first backward, but one."""
+        return min(max(1, (self.warmup or ranks) - rank) - 1, microbatches)
+
     def _rank(self, rank: Rank) -> Ops:
         return one_forward_one_backward(rank, max(1, (self.warmup or rank.ranks) - rank.index))
 

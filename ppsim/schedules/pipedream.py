@@ -27,7 +27,7 @@ class PipeDream(Schedule):
 
     name: Literal["pipedream"] = "pipedream"
     asynchronous: ClassVar[bool] = True
-    replicas: list[Whole] | None = None
+    replicas: list[Whole] | None = Field(None, min_length=1)
     """Ranks of each stage, first stage first, such as [3, 1] (default: one rank per stage)."""
     in_flight: Whole | None = Field(None, ge=1)
     """Minibatches in flight per rank of the first stage (default: NOAM = ceil(ranks / ranks of the first stage))."""
@@ -75,7 +75,12 @@ class PipeDream(Schedule):
         copies = self.copies(problem.ranks)
         before = noam(copies)
         if self.in_flight is not None:
-            before = [min(n, -(-self.in_flight * copies[0] // c)) for n, c in zip(before, copies, strict=True)]
+            before[0] = self.in_flight
+            for stage in range(1, len(copies)):
+                # What waits here for its first backward has to be in flight on the stage before: its copies sync every
+                # round, so that a forward there may need all backwards of the rounds before.
+                ahead = (before[stage - 1] - 1) * copies[stage - 1]
+                before[stage] = min(before[stage], ahead // copies[stage] + 1)
 
         def order(stage: int, copy: int) -> Ops:
             minibatches = np.arange(copy, total, copies[stage])

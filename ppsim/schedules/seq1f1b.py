@@ -13,9 +13,9 @@ from pydantic import Field
 from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.model import Whole
-from ppsim.ops import Kind, Ops, Orders, alternate, concat, ops
+from ppsim.ops import Kind, Ops, Orders, ops
 from ppsim.schedules.base import Problem, Rank, Schedule, Slice
-from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
+from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, one_each
 from ppsim.units import Factor
 
 
@@ -66,6 +66,4 @@ class Seq1F1B(Schedule):
         forward = rank.forwards()
         last_slice_first = np.arange(rank.microbatches).reshape(-1, self.slices)[:, ::-1].ravel()
         backward = ops(Kind.B, rank.stages[0], last_slice_first)
-        warm = min(rank.distance_to_last + self.slices - 1, len(forward))
-        steady = len(forward) - warm
-        return concat(forward[:warm], alternate(forward[warm:], backward[:steady]), backward[steady:])
+        return one_each(forward, backward, rank.distance_to_last + self.slices)

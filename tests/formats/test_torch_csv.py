@@ -1,4 +1,4 @@
-"""Order files for PyTorch: what they hold by hand, and what can't be written. See ``test_torch_itself`` for the rest."""
+"""Order files for PyTorch: what they hold by hand, and what can't be written; ``test_torch_itself`` is the rest."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def test_orders_that_spell_out_their_communication_are_written_as_they_stand() -
     [
         (
             orders("0F0 0R0 0B0"),
-            "the order holds 0R0; PyTorch recomputes inside the model: use torch.utils.checkpoint there, and leave R out "
-            "of the order",
+            "the order holds 0R0; PyTorch recomputes inside the model: use torch.utils.checkpoint there, and leave R "
+            "out of the order",
         ),
         (
             orders("0F0 0EVICT0>1 0LOAD0<1 0B0", "1F0 1B0"),

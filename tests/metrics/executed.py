@@ -11,8 +11,6 @@ from ppsim.ops import Orders, parse_row
 from ppsim.plan import build, check
 from ppsim.schedules import Problem, Schedule
 
-NS = 1_000_000_000
-
 
 class Rows(Schedule):
     """An order written out, a rank per text: stage r on rank r."""
@@ -31,6 +29,8 @@ def executed(schedule: Any, ranks: int, microbatches: int, **sections: Any) -> R
     At 1 GB/s a byte takes 1 ns.
     """
     costs = {"per": "stage", "forward": "10 ns", "backward": "20 ns", **sections.pop("costs", {})}
+    if "input_grad" in costs:
+        del costs["backward"]
     pipeline = {"ranks": ranks, "microbatches": microbatches, **sections.pop("pipeline", {})}
     if link := sections.pop("link", None):
         sections["cluster"] = {"ranks_per_node": 1, "inter_node": link}

@@ -19,7 +19,7 @@ NEVER_BUSY = (*NEVER_FIRST_OR_LAST, Kind.REDUCE_GRAD)
 class Instants:
     """The cause of every idle nanosecond of a run; ``fused``: its messages travel in batches."""
 
-    def __init__(self, run: Run, fused: bool, interleaved: bool) -> None:
+    def __init__(self, run: Run, fused: bool) -> None:
         plan, line = run.plan, run.timeline
         self.n, self.t = len(plan), len(plan.transfers)
         self.plan, self.makespan = plan, line.makespan
@@ -28,7 +28,7 @@ class Instants:
         self.kind = [Kind(k) for k in plan.kind.tolist()]
         self.step = plan.step.tolist() if plan.barrier and not plan.asynchronous else [0] * self.n
         self.tail = plan.tail.tolist()
-        self.batches, self.interleaved = fused, interleaved
+        self.fused = fused
 
     def causes(self, rank: int) -> list[str]:
         """Of every nanosecond: '' where the rank is busy, else why it isn't."""
@@ -46,15 +46,18 @@ class Instants:
             return "drain"
         at = next(row for row in rows if self.end[row] > now)
         needs = self.plan.start_needs if self.start[at] > now else self.plan.end_needs
-        return self.explain(rank, at, needs.of(at), now)
+        return self.explain(rank, needs.of(at), now)
 
     def step_end(self, step: int) -> int:
         return max(end for end, s in zip(self.end, self.step, strict=True) if s == step)
 
-    def explain(self, rank: int, row: int, needs: list[int], now: int) -> str:
-        """Why a row waits now."""
-        if self.batches:
-            needs = self.batch(rank, row, needs, now)
+    def explain(self, rank: int, needs: list[int], now: int) -> str:
+        """Why the rank waits now for these needs."""
+        if self.fused:
+            # Only what the batch that the rank is in brings; a message of a second batch waits for one of the first.
+            second = [event for event in needs if self.received(rank, event) and self.waits_for_a_message(event)]
+            first = [event for event in needs if event not in second]
+            needs = second if second and all(self.time(event) <= now for event in first) else first
         for event in needs:
             transfer = self.transfer(event)
             if transfer is None or now >= self.left[transfer] or not self.is_message(transfer):
@@ -70,20 +73,17 @@ class Instants:
             return "memory" if self.producer_kind(transfer) in MOVES else "sync"
         if now >= self.took[transfer]:
             return "transfer"
-        return "queue" if now >= self.end[int(self.plan.transfers.issuer[transfer])] else "upstream"
-
-    def batch(self, rank: int, row: int, needs: list[int], now: int) -> list[int]:
-        """The needs of the batch that the rank is in: 1F1B sends, then receives, where a row follows one of its kind."""
-        before = self.kind[row - 1] if row > self.plan.rows(rank).start else None
-        if self.interleaved or before != self.kind[row]:
-            return needs
-        received = [event for event in needs if self.received(rank, event)]
-        first = [event for event in needs if event not in received]
-        return first if any(self.time(event) > now for event in first) or not received else received
+        return "queue" if all(now >= self.time(e) for e in self.plan.transfers.needs.of(transfer)) else "upstream"
 
     def received(self, rank: int, event: int) -> bool:
         transfer = self.transfer(event)
         return transfer is not None and self.is_message(transfer) and self.sender(transfer) != rank
+
+    def waits_for_a_message(self, event: int) -> bool:
+        needs = self.plan.transfers.needs.of(self.transfer(event) or 0)
+        return any(
+            need >= 2 * self.n + 2 * self.t and self.is_message(need - 2 * self.n - 2 * self.t) for need in needs
+        )
 
     def transfer(self, event: int) -> int | None:
         return None if event < 2 * self.n else (event - 2 * self.n) % self.t
@@ -98,9 +98,10 @@ class Instants:
         return int(self.plan.routes.src[self.plan.transfers.route[transfer]])
 
     def time(self, event: int) -> int:
+        """When an op begins or ends, a transfer leaves or arrives."""
         transfer = self.transfer(event)
         if transfer is None:
-            return self.end[event - self.n]
+            return self.start[event] if event < self.n else self.end[event - self.n]
         return self.arrive[transfer] if event >= 2 * self.n + 2 * self.t else self.left[transfer]
 
     def precedence(self, event: int) -> int:

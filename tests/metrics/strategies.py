@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import assume
@@ -14,11 +14,13 @@ from ppsim.ops import Kind, Op, Ops, Orders, from_ops
 from ppsim.schedules import Problem, Schedule, known
 from tests.metrics.executed import executed
 
-SCHEDULES = ("1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b", "naive")
+PLAIN = ("1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b", "naive")
+OTHERS = ("bpipe", "chimera", "dualpipe", "dualpipev", "forward_only", "pipedream", "seq1f1b", "zbv")
+"""Moves, two directions, fused pairs, split backwards, no flush, no backwards, slices."""
 
 
 class Listed(Schedule):
-    """Another schedule's order with its SENDs and RECVs: a SEND so many ops after its producer, RECV before its consumer."""
+    """Another schedule's order with each SEND so many ops after its producer, each RECV so many before its consumer."""
 
     name: str = "listed"
     of: str
@@ -72,14 +74,14 @@ class Moving(Schedule):
 class Case:
     """What ``executed`` takes; ``latency`` of all links in ns."""
 
-    schedule: Any
+    schedule: Schedule
     ranks: int
     microbatches: int
     latency: int
     fused: bool
     link: dict[str, Any]
     nodes: dict[str, Any]
-    sections: dict[str, Any] = field(repr=True)
+    sections: dict[str, Any]
 
     def run(self, latency: int | None = None) -> Run:
         """Simulated; a deadlock is no case."""
@@ -97,52 +99,53 @@ class Case:
 @st.composite
 def cases(draw: st.DrawFn, ports: bool = True) -> Case:
     """Schedules, listed sends, moves, steps, barriers, replicas, recomputation; unequal costs of 0 to 6 ns."""
-    ranks = draw(st.integers(1, 4))
-    how = draw(st.sampled_from(["plain", "plain", "listed", "moving"]))
-    name = draw(st.sampled_from(SCHEDULES))
-    microbatches = draw(st.integers(1, 5)) * (ranks if name == "interleaved_1f1b" else 1)
-    microbatches = min(microbatches, 2 * ranks) if name == "interleaved_1f1b" else microbatches
+    ranks, microbatches = draw(st.integers(1, 4)), draw(st.integers(1, 6))
+    name = draw(st.sampled_from(PLAIN))
+    how = draw(st.sampled_from(["plain", "listed", "moving", "other"]))
     if how == "listed":
         near = st.integers(0, 2)
-        schedule: Any = Listed(of=name, send_after=draw(near), recv_before=draw(near))
+        schedule: Schedule = Listed(of=name, send_after=draw(near), recv_before=draw(near))
     elif how == "moving":
-        moved = draw(st.sets(st.integers(0, 4)))
-        schedule, microbatches = Moving(moved=tuple(sorted(moved))), draw(st.integers(1, 5))
+        schedule = Moving(moved=tuple(sorted(draw(st.sets(st.integers(0, 4), min_size=1)))))
     else:
-        schedule = name
-    stages = known()[name]().placement(ranks).stages if how != "moving" else ranks
+        schedule = known()[draw(st.sampled_from(OTHERS)) if how == "other" else name]()
+    if schedule.name in ("chimera", "dualpipe", "dualpipev"):
+        ranks = draw(st.sampled_from([2, 4]))
+        microbatches = 2 * ranks
+    fused = schedule.fused_warmup(ranks, microbatches, 0) is not None and draw(st.booleans())
     small = st.integers(0, 6)
 
     def per_stage(unit: str) -> list[str]:
-        return [f"{draw(small)} {unit}" for _ in range(stages)]
+        return [f"{draw(small)} {unit}" for _ in range(schedule.placement(ranks).stages)]
 
-    fused = how != "listed" and draw(st.booleans())
     costs = {
         "forward": per_stage("ns"),
-        "backward": per_stage("ns"),
+        "input_grad": per_stage("ns"),
+        "weight_grad": per_stage("ns"),
         "message": per_stage("B"),
         "activation": per_stage("B"),
         "weights": per_stage("B"),
         "optimizer": f"{draw(small)} ns",
     }
+    flushes = not schedule.asynchronous
     pipeline = {
         "steps": draw(st.integers(1, 2)),
-        "data_parallel": draw(st.integers(1, 2)),
+        "data_parallel": draw(st.integers(1, 2)) if flushes else 1,
         "grad_bucket": "3 B",
         "recompute": draw(st.sampled_from(["none", "full", "except_last"])),
         "recompute_when": draw(st.sampled_from(["early", "late"])),
-        "batch_sync": draw(st.sampled_from([[], [], [0]])),
+        "batch_sync": draw(st.sampled_from([[], [], [0]])) if flushes else [],
     }
     runtime = {
-        "send": draw(st.sampled_from(["overlapped", "blocking", "rendezvous"])),
+        "send": "overlapped" if fused else draw(st.sampled_from(["overlapped", "blocking", "rendezvous"])),
         "p2p": "fused" if fused else "separate",
         "eager_threshold": draw(st.sampled_from(["0 B", "3 B"])),
         "grad_sync": draw(st.sampled_from(["end", "overlapped"])),
         "barrier": draw(st.booleans()),
     }
     link = {"bandwidth": "1 GB/s", "overhead": f"{draw(st.integers(0, 1))} ns"} if ports and draw(st.booleans()) else {}
-    shared = {"ranks_per_node": 2, "ranks_per_nic": 2} if draw(st.booleans()) else {}
-    if shared and draw(st.booleans()):
-        shared["placement"] = [*range(0, ranks, 2), *range(1, ranks, 2)]
+    nodes = {"ranks_per_node": 2, "ranks_per_nic": 2} if draw(st.booleans()) else {}
+    if nodes and draw(st.booleans()):
+        nodes["placement"] = [*range(0, ranks, 2), *range(1, ranks, 2)]
     sections = {"costs": costs, "pipeline": pipeline, "runtime": runtime}
-    return Case(schedule, ranks, microbatches, draw(st.integers(0, 3)), fused, link, shared, sections)
+    return Case(schedule, ranks, microbatches, draw(st.integers(0, 3)), fused, link, nodes, sections)

@@ -72,8 +72,29 @@ def test_queue_goes_through_what_held_the_port() -> None:
     assert (path.occupancy.tolist()[8], path.latency.tolist()[8]) == (0, 0)
 
 
+def test_message_of_no_bytes_at_a_port() -> None:
+    # Stages 0 to 3 on ranks 2, 1, 0, 3; ranks 0 and 2 share a NIC, which only the messages of stage 2 hold: 25 ns.
+    # 0F0 0-10, 1F0 10-11, 2F0 11-23, its message 23-48. 0F2 ends at 30, 2F1 (23-35) at 35: the former is ready first,
+    # leaves at 48 in no time, then 2F1's message 48-73. 2F2 49-61, its message 73-98, 3F2 98-99.
+    class Shuffled(Rows):
+        def placement(self, ranks: int) -> Placement:
+            return Placement("shuffled", ((2,), (1,), (0,), (3,)))
+
+    run = executed(
+        Shuffled(rows=("2F0 2F1 2F2", "1F0 1F1 1F2", "0F0 0F1 0F2", "3F0 3F1 3F2")), 4, 3,
+        costs={"forward": ["10 ns", "1 ns", "12 ns", "1 ns"], "message": ["0 B", "0 B", "25 B", "0 B"]},
+        cluster={
+            "ranks_per_node": 2, "ranks_per_nic": 2, "placement": [0, 2, 1, 3],
+            "intra_node": "free", "inter_node": {"bandwidth": GB},
+        },
+    )  # fmt: skip
+    assert names(run) == ["0F0", "0F0>", "1F0", "1F0>", "2F0", "2F0>", "0F2>", "2F1>", "2F2>", "3F2"]
+    assert kinds(run) == {"F": 10 + 1 + 12 + 1, "queue": 25 + 25, "transfer": 25}
+    assert flights(run) == 3
+
+
 def test_blocking_send() -> None:
-    # 0F0 0-10, message 10-15, 1F0 15-25, 1B0 25-45; its message holds rank 1 until 50, 1F1 50-60, 1B1 60-80, message, 0B1.
+    # 0F0 0-10, message 10-15, 1F0 15-25, 1B0 25-45, whose message holds rank 1 until 50; 1F1 50-60, 1B1 60-80 (80-85).
     run = executed("1f1b", 2, 2, costs={"message": "5 B"}, link={"bandwidth": GB}, runtime={"send": "blocking"})
     assert names(run) == ["0F0", "0F0>", "1F0", "1B0", "1B0>", "1F1", "1B1", "1B1>", "0B1"]
     assert kinds(run) == {"F": 30, "B": 60, "transfer": 15}

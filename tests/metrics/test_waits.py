@@ -140,7 +140,8 @@ def test_rendezvous() -> None:
 
 
 def test_fused_batches() -> None:
-    # Rank 0: F0 {send F0} F1 {send F1, recv B0} B0 {recv B1} B1; rank 1: {recv F0} F0 B0 {send B0, recv F1} F1 B1 {send B1}.
+    # Rank 0: F0 {send F0} F1 {send F1, recv B0} B0 {recv B1} B1.
+    # Rank 1: {recv F0} F0 B0 {send B0, recv F1} F1 B1 {send B1}.
     # 0F0's message 10-15, 0F1 15-25; 1F0 15-25, 1B0 25-45. Both ranks are in their batch at 45: both messages 45-50.
     # 0B0 50-70, 1F1 50-60, 1B1 60-80, its message 80-85, 0B1 85-105.
     run = executed("1f1b", 2, 2, costs={"message": "5 B"}, link={"bandwidth": GB}, runtime={"p2p": "fused"})
@@ -212,7 +213,7 @@ def test_upstream_until_the_listed_send() -> None:
     ],
 )
 def test_two_steps(barrier: bool, rank_1: dict[str, int]) -> None:
-    # A step: 0F0 0-10, 1F0 10-20, 1B0 20-40, 0B0 40-60. Rank 0 is the last to end, so the next step starts at 60 anyway.
+    # A step: 0F0 0-10, 1F0 10-20, 1B0 20-40, 0B0 40-60. Rank 0 is the last to end: the next step starts at 60 anyway.
     run = executed("gpipe", 2, 1, pipeline={"steps": 2}, runtime={"barrier": barrier})
     assert run.timeline.makespan == 120
     assert causes(run, 0) == {"upstream": 30 + 30}
@@ -220,8 +221,8 @@ def test_two_steps(barrier: bool, rank_1: dict[str, int]) -> None:
 
 
 def test_gradient_sync() -> None:
-    # 0F0 0-10, 1F0 12-22, 1B0 22-42, 0B0 44-64 (latency 2, messages of 0 bytes). A ring all-reduce over 2 replicas moves
-    # 2 (n-1) / n = 1 times the 8 bytes of gradients: 8 + 2 ns after each rank's last backward.
+    # 0F0 0-10, 1F0 12-22, 1B0 22-42, 0B0 44-64 (latency 2, messages of 0 bytes). A ring all-reduce over n = 2 replicas
+    # moves 2 (n-1) / n = 1 times the 8 bytes of gradients: 8 + 2 ns after each rank's last backward.
     run = executed(
         "gpipe", 2, 1, pipeline={"data_parallel": 2}, costs={"weights": "8 B"},
         link={"bandwidth": GB, "latency": "2 ns"},
@@ -234,8 +235,8 @@ def test_gradient_sync() -> None:
 
 
 def test_overlapped_gradient_sync_holds_the_optimizer() -> None:
-    # Interleaved on one rank, stages 0 and 1: B of stage 1 ends at 40, its bucket flies 40-50 beside 0B0 (40-60); that of
-    # stage 0 flies 60-70, and OPTIM waits for it.
+    # Interleaved on one rank, stages 0 and 1: B of stage 1 ends at 40, its bucket flies 40-50 beside 0B0 (40-60); that
+    # of stage 0 flies 60-70, and OPTIM waits for it.
     run = executed(
         {"name": "interleaved_1f1b", "virtual_stages": 2}, 1, 1,
         pipeline={"data_parallel": 2}, costs={"weights": "8 B"},
@@ -252,7 +253,8 @@ def test_overlapped_gradient_sync_holds_the_optimizer() -> None:
     ],
 )
 def test_recomputation(when: str, rank_0: list[tuple[int, int, str, str]]) -> None:
-    # 1F0 10-20, 1R0 20-30, 1B0 30-50, 1F1 50-60, 1R1 60-70, 1B1 70-90. 0B0 50-70 and 0R1 70-80, or 0R0 50-60, 0B0 60-80.
+    # 1F0 10-20, 1R0 20-30, 1B0 30-50, 1F1 50-60, 1R1 60-70, 1B1 70-90. Early: 0R0 20-30, 0B0 50-70, 0R1 70-80.
+    # Late: 0R0 50-60, 0B0 60-80.
     run = executed("1f1b", 2, 2, pipeline={"recompute": "full", "recompute_when": when})
     assert spans(run, 0) == rank_0
     assert bubble.recompute(run).tolist() == [20, 20]
@@ -291,8 +293,8 @@ def test_ops_that_take_no_time() -> None:
 @pytest.mark.parametrize("p", [2, 4, 8])
 @pytest.mark.parametrize("m", [8, 16])
 def test_ideal_1f1b_by_formula(p: int, m: int) -> None:
-    # Rank r starts after r forwards and ends r backwards before the end; what is left of the (p-1)(F+B) idle ns is spent
-    # on the first gradient: (p-1-r)(F+B).
+    # Rank r starts after r forwards and ends r backwards before the end; what is left of the (p-1)(F+B) idle ns it
+    # waits for gradients: (p-1-r)(F+B).
     run = executed("1f1b", p, m)
     adds_up(run)
     for r in range(p):

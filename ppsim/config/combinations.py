@@ -1,0 +1,33 @@
+"""Settings that are right by themselves and contradict each other: schedule, pipeline and runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ppsim.config.pipeline import Pipeline
+from ppsim.config.runtime import Runtime
+from ppsim.schedules import Schedule, known
+
+
+def combinations(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> Iterator[tuple[str, str]]:
+    """(key, what contradicts what, and what would work)."""
+    if runtime.p2p == "fused":
+        yield from _fused(schedule, pipeline, runtime)
+    if schedule.asynchronous and pipeline.batch_sync:
+        yield "pipeline.batch_sync", f"'{schedule.name}' has no batch to wait for: its minibatches stream without a flush"
+
+
+def _fused(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> Iterator[tuple[str, str]]:
+    if schedule.fused_warmup(pipeline.ranks, pipeline.microbatches, 0) is None:
+        able = [name for name, other in known().items() if other.fused_warmup is not Schedule.fused_warmup]
+        yield (
+            "runtime.p2p",
+            f"no framework fuses the sends and receives of '{schedule.name}'"
+            + (" in this form" if schedule.name in able else "")
+            + f"; 'separate' works, or another schedule: {', '.join(sorted(able))}",
+        )
+    if runtime.send != "overlapped":
+        yield (
+            "runtime.send",
+            f"'{runtime.send}' contradicts p2p: fused, whose batches themselves wait for both sides; leave one of them out",
+        )

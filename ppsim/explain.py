@@ -1,0 +1,87 @@
+"""Why an op started when it did: its blocking input, the chain behind it down to time 0, and the slack of each link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ppsim.errors import ConfigError, FormatError
+from ppsim.metrics.critical_path import Path, chain
+from ppsim.ops import Op
+from ppsim.result import Result
+from ppsim.timeline import PER_SECOND
+
+
+@dataclass(frozen=True)
+class Link:
+    """One link of the chain, ns; it starts when the one before it ends.
+
+    ``slack``: by how much what comes after would start earlier, were this link's end earlier by that much or more; None
+    for a link that only waited for a port, where that can't be told from the chain alone.
+    """
+
+    what: str
+    start: int
+    end: int
+    slack: int | None
+
+    @property
+    def start_s(self) -> float:
+        """Its start in seconds."""
+        return self.start / PER_SECOND
+
+    @property
+    def end_s(self) -> float:
+        """Its end in seconds."""
+        return self.end / PER_SECOND
+
+
+def find(result: Result, rank: int | None, op: str | None, at: int | None) -> int:
+    """The row of an op given by its text, or by a rank and an instant in ns (the op that runs then, or the next).
+
+    Raises ConfigError where there is none.
+    """
+    plan, timeline = result.plan, result.timeline
+    if op is not None:
+        try:
+            wanted = Op.parse(op)
+        except FormatError as error:
+            raise ConfigError(f"--op: {error}") from None
+        for row in range(len(plan)):
+            if plan.op(row) == wanted and (rank is None or plan.rank[row] == rank):
+                return row
+        where = "" if rank is None else f" on rank {rank}"
+        raise ConfigError(f"--op: there is no {op}{where}; rank 0 runs {plan.op(0)}, {plan.op(min(1, len(plan) - 1))}, …")
+    if rank is None or at is None:
+        raise ConfigError("--rank: say which op: --op 2B3, or --rank 2 --at 41ms")
+    if not 0 <= rank < plan.ranks:
+        raise ConfigError(f"--rank: {rank} is unknown; the ranks are 0 to {plan.ranks - 1}")
+    rows = plan.rows(rank)
+    later = np.flatnonzero(timeline.end[rows.start : rows.stop] > at)
+    if not len(later):
+        raise ConfigError(f"--at: rank {rank} has no op after {at / 1e6:g} ms; its last ends earlier")
+    return rows.start + int(later[0])
+
+
+def explain(result: Result, row: int) -> list[Link]:
+    """The chain that made an op start when it did, latest first: each starts when the next one in the list ends."""
+    return list(_links(result, chain(result.run, row)))[::-1]
+
+
+def _links(result: Result, path: Path) -> Iterator[Link]:
+    plan = result.plan
+    slacks = path.slack.tolist()
+    for i in range(len(path)):
+        row, transfer = int(path.row[i]), int(path.transfer[i])
+        if row >= 0:
+            what = f"{plan.op(row)} on rank {plan.rank[row]}"
+        else:
+            route = int(plan.transfers.route[transfer])
+            src, dst = int(plan.routes.src[route]), int(plan.routes.dst[route])
+            producer = plan.op(int(plan.transfers.producer[transfer]))
+            what = f"output of {producer}, rank {src} to {dst}" if src != dst else f"gradient sync of rank {src}"
+            if path.queue[i]:
+                what += " (held a port)"
+        yield Link(what, int(path.start[i]), int(path.end[i]), slacks[i] if slacks[i] >= 0 else None)

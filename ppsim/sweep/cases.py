@@ -1,0 +1,171 @@
+"""From what a case sets to its experiment and its id; what was settled for one case serves the next."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ppsim.config import keys, yamlfile
+from ppsim.config.condition import Condition
+from ppsim.config.experiment import Experiment
+from ppsim.config.load import default_name
+from ppsim.config.resolved import SEMANTICS, config_id, section_text
+from ppsim.config.sweep import DERIVED, Sweep, meant
+from ppsim.config.yamlfile import Document
+from ppsim.errors import ConfigError, PpsimError
+from ppsim.schedules import known
+from ppsim.sweep.space import Changes, chosen
+
+REMEMBERED = 2000
+
+
+@dataclass(frozen=True)
+class Base:
+    """What all cases start from: a config's settings without its sweep, as JSON text, and the file they are from."""
+
+    text: str
+    path: Path
+
+    @classmethod
+    def of(cls, document: Document, path: Path) -> Base:
+        """The base of a config."""
+        settings = {key: value for key, value in document.data.items() if key != "sweep"}
+        settings.setdefault("name", default_name(path))
+        return cls(json.dumps(settings, default=str), path)
+
+
+class Case(NamedTuple):
+    """One case: its id, its number in the sweep, what it sets, its settings, and why it isn't legal (None: it is)."""
+
+    id: str
+    number: int
+    changes: Changes
+    settings: Mapping[str, Any]
+    reason: str | None
+
+
+class Resolver:
+    """Settings of cases → experiments. Sections that cases share are validated and written out once."""
+
+    def __init__(self, base: Base) -> None:
+        self.base = base
+        self._document = Document.from_mapping(json.loads(base.text), str(base.path))
+        self._sections: dict[tuple[str, str], tuple[Any, str]] = {}
+        self._texts: dict[int, str] = {}
+        self._latest: tuple[Changes, dict[str, Any]] = {}, self._document.data
+
+    def settings(self, changes: Changes) -> dict[str, Any]:
+        """The plain settings of a case. Raises ConfigError where a key can't be set."""
+        if self._latest[0] is not changes:
+            self._latest = changes, yamlfile.override(self._document, changes).data
+        return self._latest[1]
+
+    def experiment(self, settings: Mapping[str, Any]) -> Experiment:
+        """The experiment of plain settings. Raises ConfigError."""
+        if len(self._sections) > REMEMBERED:
+            self._sections.clear()
+            self._texts.clear()
+        written = {key: (key, json.dumps(value)) for key, value in settings.items() if key not in ("name", "sweep")}
+        known_parts = {key: self._sections[at][0] for key, at in written.items() if at in self._sections}
+        experiment = Experiment(**{**settings, **known_parts})
+        for key, at in written.items():
+            if at not in self._sections:
+                section = getattr(experiment, key)
+                self._sections[at] = section, section_text(section)
+                self._texts[id(section)] = self._sections[at][1]
+        return experiment
+
+    def id_of(self, experiment: Experiment) -> str:
+        """``config_id(experiment)``."""
+        return config_id(experiment, lambda section: self._texts.get(id(section)) or section_text(section))
+
+    def case(self, number: int, changes: Changes) -> Case:
+        """A case of the sweep, legal or with the reason why it isn't."""
+        settings: dict[str, Any] = {}
+        try:
+            settings = self.settings(changes)
+            return Case(self.id_of(self.experiment(settings)), number, changes, settings, None)
+        except PpsimError as error:
+            text = json.dumps([SEMANTICS, "not legal", self.base.text, changes], sort_keys=True, default=str)
+            return Case(hashlib.sha256(text.encode()).hexdigest(), number, changes, settings, str(error))
+
+
+def listing(base: Base, sweep: Sweep, ours: Callable[[int], bool] | None = None) -> Iterator[Case]:
+    """Every case for which the sweep's conditions hold (and its number is ``ours``), as often as the sweep names it."""
+    resolver = Resolver(base)
+    names = Names(resolver, sweep)
+    for number, changes in chosen(sweep, names.hold):
+        if ours is None or ours(number):
+            yield resolver.case(number, changes)
+
+
+class Names:
+    """What the names in conditions stand for in a case."""
+
+    def __init__(self, resolver: Resolver, sweep: Sweep) -> None:
+        self._resolver = resolver
+        self._swept = sweep.keys()
+
+    def hold(self, changes: Changes, conditions: list[Condition]) -> bool:
+        """Whether all conditions hold; of what isn't legal, a condition on its stages holds.
+
+        Raises ConfigError for a condition that can't be decided.
+        """
+        if not conditions:
+            return True
+        try:
+            view = _View(self._resolver, changes, self._path)
+        except ConfigError:
+            return True
+        for condition in conditions:
+            try:
+                if not condition.holds(view.value):
+                    return False
+            except ConfigError:
+                continue
+            except ValueError as error:
+                raise ConfigError(f"{self._resolver.base.path}: sweep.where: {error}") from None
+        return True
+
+    @lru_cache(maxsize=1000)  # noqa: B019 - one Names for the length of a listing
+    def _path(self, name: str) -> str:
+        return meant(name, Experiment, self._swept)[0]
+
+
+class _View:
+    """One case's settings, asked by name."""
+
+    def __init__(self, resolver: Resolver, changes: Changes, path_of: Any) -> None:
+        self._resolver = resolver
+        self._settings = resolver.settings(changes)
+        self._path_of = path_of
+
+    @cached_property
+    def _experiment(self) -> Experiment:
+        return self._resolver.experiment(self._settings)
+
+    def value(self, name: str) -> Any:
+        """The value of a setting or of a derived name."""
+        if name in DERIVED:
+            placement, pipeline = self._experiment.placement, self._experiment.pipeline
+            if name == "gpus":
+                return pipeline.ranks * pipeline.data_parallel
+            return placement.stages if name == "stages" else max(len(held) for held in placement.stages_of)
+        return setting(self._settings, self._path_of(name))
+
+
+def setting(settings: Mapping[str, Any], path: str) -> Any:
+    """A setting of a case, by default what it is where nobody gives it; None where that isn't one plain value."""
+    given, value = keys.value_at(settings, path)
+    if given:
+        return value
+    if path.startswith("schedule."):
+        schedule = known().get(str(keys.value_at(settings, "schedule")[1]))
+        field = schedule.model_fields.get(path.removeprefix("schedule.")) if schedule else None
+        return None if field is None or field.is_required() else field.default
+    return keys.default(path, Experiment)

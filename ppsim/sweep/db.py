@@ -1,0 +1,222 @@
+"""A sweep's file: an SQLite database with a row per case, written by one process.
+
+No write-ahead log, which fails on network file systems. What is committed survives a kill at any moment.
+
+| table | holds |
+|---|---|
+| ``about`` | the sweep's base settings, the version of this layout |
+| ``columns`` | every column of ``cases`` that is a parameter or a figure: its type and unit |
+| ``cases`` | a row per case: ``id``, ``number`` (null: not in the sweep any more, kept in case it comes back), ``status`` (pending, ok, failed, skipped), ``error``, ``seconds``, ``changes`` (what it sets, as JSON), parameters, figures |
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ppsim.errors import PpsimError, printable
+from ppsim.sweep.cases import Case
+from ppsim.sweep.columns import Cell, Column, cells
+
+LAYOUT = "1"
+OWN = ("id", "number", "status", "error", "seconds", "changes")
+_TABLES = """
+CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS columns (
+    place INTEGER PRIMARY KEY, name TEXT UNIQUE NOT NULL, role TEXT NOT NULL, kind TEXT NOT NULL, unit TEXT NOT NULL
+);
+CREATE TABLE IF NOT EXISTS cases (
+    id TEXT PRIMARY KEY, number INTEGER, status TEXT NOT NULL, error TEXT, seconds REAL, changes TEXT NOT NULL
+);
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What became of a case: its figures, or its error."""
+
+    id: str
+    seconds: float
+    figures: dict[str, Cell] = field(default_factory=dict)
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Listed:
+    """How a listing went: cases, and those that equal an earlier one."""
+
+    cases: int
+    equal: int
+
+
+class SweepFile:
+    """An open sweep file; use it in a ``with``."""
+
+    def __init__(self, path: Path, *, create: bool = False) -> None:
+        self.path = path
+        if not create and not path.is_file():
+            raise PpsimError(f"{printable(str(path))}: no such file; `ppsim sweep` makes one")
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None)
+            self._db.execute("PRAGMA temp_store = MEMORY")
+            if create:
+                with self._writing():
+                    for statement in filter(str.strip, _TABLES.split(";")):
+                        self._db.execute(statement)
+                    self._db.execute("INSERT OR IGNORE INTO about VALUES ('layout', ?)", (LAYOUT,))
+            layout = self.about("layout")
+        except sqlite3.Error as error:
+            raise self._trouble(error) from None
+        if layout != LAYOUT:
+            raise PpsimError(f"{printable(str(path))}: written by another version of ppsim; start anew with --fresh")
+        self._known = {column.name: column for column in self.columns()}
+
+    def __enter__(self) -> SweepFile:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._db.close()
+
+    def _trouble(self, error: sqlite3.Error) -> PpsimError:
+        return PpsimError(f"{printable(str(self.path))}: can't be used as a sweep's file: {error}")
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: all of it or nothing."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._trouble(error) from None
+
+    def about(self, key: str) -> str | None:
+        """What the file says about its sweep."""
+        row = self._db.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def columns(self) -> list[Column]:
+        """Parameters and figures, in the order in which they came."""
+        rows = self._db.execute("SELECT name, role, kind, unit FROM columns ORDER BY place")
+        return [Column(*row) for row in rows]
+
+    def _add(self, db: sqlite3.Connection, column: Column) -> None:
+        known = self._known.get(column.name)
+        if known is None:
+            db.execute(f"ALTER TABLE cases ADD COLUMN {_quoted(column.name)}")
+        if known is None or (known != column and column.role == "parameter"):
+            db.execute(
+                "INSERT INTO columns (name, role, kind, unit) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE "
+                "SET role = excluded.role, kind = excluded.kind, unit = excluded.unit",
+                column,
+            )
+            self._known[column.name] = column
+
+    def list_cases(self, base: str, parameters: Sequence[Column], cases: Iterable[Case]) -> Listed:
+        """Make the sweep's cases the rows of the file; those that are finished stay so."""
+        total = equal = 0
+        names = [column.name for column in parameters]
+        update = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in ("number", "changes", *names))
+        insert = (
+            f"INSERT INTO cases ({', '.join(map(_quoted, ('id', 'number', 'status', 'error', 'changes', *names)))}) "
+            f"VALUES ({', '.join('?' * (5 + len(names)))}) ON CONFLICT (id) DO UPDATE SET {update} "
+            "WHERE cases.number IS NULL"
+        )
+        with self._writing() as db:
+            for column in parameters:
+                self._add(db, column)
+            db.execute("INSERT OR REPLACE INTO about VALUES ('base', ?)", (base,))
+            db.execute("UPDATE cases SET number = NULL")
+            for case in cases:
+                status = "pending" if case.reason is None else "skipped"
+                values = cells(case.settings, parameters).values()
+                row = (case.id, case.number, status, case.reason, json.dumps(case.changes, default=str), *values)
+                total += 1
+                equal += 1 - db.execute(insert, row).rowcount
+        return Listed(total, equal)
+
+    def retry_failed(self) -> int:
+        """Make failed cases pending again; how many."""
+        with self._writing() as db:
+            return db.execute(
+                "UPDATE cases SET status = 'pending', error = NULL, seconds = NULL WHERE status = 'failed'"
+            ).rowcount
+
+    def pending(self, limit: int | None = None) -> list[tuple[str, str]]:
+        """(id, changes as JSON) of the cases that are still to run, in order."""
+        query = "SELECT id, changes FROM cases WHERE status = 'pending' AND number IS NOT NULL ORDER BY number LIMIT ?"
+        return self._db.execute(query, (-1 if limit is None else limit,)).fetchall()
+
+    def save(self, rows: Sequence[Row]) -> None:
+        """Write finished cases."""
+        with self._writing() as db:
+            for row in rows:
+                for name, value in row.figures.items():
+                    if value is not None and name not in self._known:
+                        self._add(db, Column(name, "figure", type(value).__name__))
+                figures = {
+                    name: value
+                    for name, value in row.figures.items()
+                    if value is not None and self._known[name].role == "figure"
+                }
+                assigned = "".join(f", {_quoted(name)} = ?" for name in figures)
+                db.execute(
+                    f"UPDATE cases SET status = ?, error = ?, seconds = ?{assigned} WHERE id = ?",
+                    ("failed" if row.error else "ok", row.error, row.seconds, *figures.values(), row.id),
+                )
+
+    def counts(self) -> dict[str, int]:
+        """How many cases of the sweep have each status."""
+        query = "SELECT status, count(*) FROM cases WHERE number IS NOT NULL GROUP BY status ORDER BY status"
+        return dict(self._db.execute(query).fetchall())
+
+    def reasons(self, status: str) -> list[tuple[str, str]]:
+        """(reason, what the case sets) of all skipped or failed cases, in the order of the sweep."""
+        query = "SELECT error, changes FROM cases WHERE status = ? AND number IS NOT NULL ORDER BY number"
+        return self._db.execute(query, (status,)).fetchall()
+
+    def rows(self, columns: Sequence[str], where: str = "1", order: str = "id", limit: int = -1) -> sqlite3.Cursor:
+        """The sweep's rows, of those columns."""
+        names = ", ".join(map(_quoted, columns))
+        query = f"SELECT {names} FROM cases WHERE number IS NOT NULL AND ({where}) ORDER BY {order} LIMIT {limit}"
+        return self._db.execute(query)
+
+    def span(self, column: str) -> tuple[Any, Any]:
+        """The least and the largest value of a column, (None, None) where there are none."""
+        if column not in self._known:
+            return None, None
+        name = _quoted(column)
+        query = f"SELECT min({name}), max({name}) FROM cases WHERE number IS NOT NULL"
+        low, high = self._db.execute(query).fetchone()
+        return low, high
+
+    def merge(self, other: SweepFile) -> None:
+        """Take in another file's cases; of the same case, the one that comes first in the sweep stays."""
+        columns = other.columns()
+        names = [*OWN, *(column.name for column in columns)]
+        with self._writing() as db:
+            for column in columns:
+                self._add(db, column)
+            db.execute("INSERT OR REPLACE INTO about VALUES ('base', ?)", (other.about("base"),))
+            update = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in names[1:])
+            db.executemany(
+                f"INSERT INTO cases ({', '.join(map(_quoted, names))}) VALUES ({', '.join('?' * len(names))}) "
+                f"ON CONFLICT (id) DO UPDATE SET {update} WHERE excluded.number < cases.number",
+                other.rows(names),
+            )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+

@@ -1,0 +1,42 @@
+"""The scalars of a run, as a sweep keeps them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+from ppsim.metrics import scalars
+from ppsim.result import Result
+from ppsim.schedules import Problem
+
+
+def figures(result: Result) -> dict[str, Any]:
+    """Every scalar of the summary, the closed form's figures, the work of a step, and how far repeats spread."""
+    pipeline, theory = result.experiment.pipeline, result.theory
+    found: dict[str, Any] = {
+        "schedule": result.schedule.name,
+        "ranks": pipeline.ranks,
+        "microbatches": pipeline.microbatches,
+        "virtual_stages": max(len(held) for held in result.plan.placement.stages_of),
+        "steps": pipeline.steps,
+        "engine": result.engine,
+        "data_parallel": pipeline.data_parallel,
+        "work_s": float(work(result)),
+    }
+    found |= scalars(result.run)
+    if result.spread is not None:
+        for name, statistics in result.spread["figures"].items():
+            found |= {f"{name}.{statistic}": value for statistic, value in statistics.items()}
+    return found | {f"theory.{key}": theory.get(key) for key in ("makespan_s", "bubble_ratio")}
+
+
+def work(result: Result) -> Fraction:
+    """Seconds of forward and backward that a step of all replicas computes, were every device of speed 1.
+
+    Cases with the same work train as much in a step, so that their step times can be compared.
+    """
+    problem: Problem = result.problem
+    weights = result.experiment.pipeline.microbatch_weights
+    units = problem.microbatches if weights is None else sum(weights, Fraction(0)) * len(problem.slices)
+    once = sum((f + b for f, b in zip(problem.costs.forward, problem.costs.backward, strict=True)), Fraction(0))
+    return once * units * result.experiment.pipeline.data_parallel

@@ -1,0 +1,134 @@
+"""Where batches run: processes of this machine by loky, or the workers of a Dask cluster; both by their futures.
+
+joblib, which wraps both, returns a Dask cluster's results only when all are there; a sweep keeps each as it comes.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from ppsim.errors import PpsimError, printable
+from ppsim.sweep.cases import Base
+from ppsim.sweep.db import Row
+from ppsim.sweep.work import Task, quiet, run_batch
+
+PATIENCE_S = 15
+"""How long to wait for a cluster's answer."""
+
+
+class Pool(ABC):
+    """Workers that take batches."""
+
+    width: int
+    """How many batches run at once."""
+    breaks_whole: bool
+    """A worker's death takes all batches with it that haven't finished."""
+
+    @abstractmethod
+    def submit(self, base: Base, tasks: Sequence[Task]) -> Future[list[Row]]:
+        """A batch's rows, some time."""
+
+    @abstractmethod
+    def died(self, error: BaseException) -> bool:
+        """Whether a future's error means that a worker died with it, not that its batch went wrong."""
+
+    def explained(self, error: BaseException) -> BaseException:
+        """The error to raise where a batch went wrong as a whole."""
+        return error
+
+    @abstractmethod
+    def restart(self) -> None:
+        """New workers in place of dead ones."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers, or leave the cluster; batches that still run are lost."""
+
+
+class LocalPool(Pool):
+    """Processes of this machine."""
+
+    breaks_whole = True
+
+    def __init__(self, jobs: int | None, tasks: int) -> None:
+        self.width = min(jobs or len(os.sched_getaffinity(0)), tasks)
+        self.restart()
+
+    def submit(self, base: Base, tasks: Sequence[Task]) -> Future[list[Row]]:
+        """A batch's rows, some time."""
+        future: Future[list[Row]] = self._executor.submit(run_batch, base, tasks)
+        return future
+
+    def died(self, error: BaseException) -> bool:
+        """Loky breaks the whole pool where one worker dies."""
+        from loky import BrokenProcessPool
+
+        return isinstance(error, BrokenProcessPool)
+
+    def restart(self) -> None:
+        """A new pool; a worker keeps to one core."""
+        from loky import ProcessPoolExecutor
+
+        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+        self._executor: Any = ProcessPoolExecutor(self.width, initializer=quiet, env=one)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._executor.shutdown(wait=True, kill_workers=True)
+
+
+class ClusterPool(Pool):
+    """The workers of a Dask cluster that runs already, at ``tcp://host:port``."""
+
+    breaks_whole = False
+
+    def __init__(self, address: str) -> None:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise PpsimError("--cluster: needs Dask; pip install 'ppsim[cluster]'") from None
+        try:
+            self._client: Any = Client(address, timeout=PATIENCE_S, set_as_default=False)
+        except (OSError, ValueError, TypeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise PpsimError(
+                f"--cluster: no Dask scheduler answers at '{printable(address)}' ({printable(reason)}); "
+                "start one with `dask scheduler`, and name it as tcp://HOST:PORT"
+            ) from None
+        self.width = 1
+        self.restart()
+        if not self._cores():
+            self._client.close()
+            raise PpsimError(f"--cluster: '{printable(address)}' has no workers; start some: `dask worker {address}`")
+
+    def _cores(self) -> int:
+        return sum(self._client.ncores().values())
+
+    def submit(self, base: Base, tasks: Sequence[Task]) -> Future[list[Row]]:
+        """A batch's rows, some time."""
+        future: Future[list[Row]] = self._executor.submit(run_batch, base, tasks)
+        return future
+
+    def died(self, error: BaseException) -> bool:
+        """Dask gives a batch to other workers itself, and up where several have died with it."""
+        from distributed import KilledWorker
+
+        return isinstance(error, KilledWorker)
+
+    def explained(self, error: BaseException) -> BaseException:
+        """Its workers need the same ppsim."""
+        return PpsimError(f"--cluster: its workers can't run the cases: {type(error).__name__}: {printable(str(error))}")
+
+    def restart(self) -> None:
+        """The cluster sees to its workers; there may be more or fewer of them now."""
+        self._executor: Any = self._client.get_executor(pure=False, retries=0)
+        self.width = max(self._cores(), 1)
+
+    def close(self) -> None:
+        """Leave the cluster; what runs there for us is cancelled."""
+        self._executor.shutdown(wait=False)
+        self._client.close()

@@ -1,0 +1,118 @@
+"""What a sweep says: the best cases, by a figure that may be compared, and the Pareto front against memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ppsim.errors import ConfigError, did_you_mean, printable
+from ppsim.sweep.columns import Column
+from ppsim.sweep.db import SweepFile
+from ppsim.sweep.export import ordered
+
+TIMES = ("step_time_s", "makespan_s", "period_s", "max_span_s", "step_bound_s", "busy_bound_s", "microbatches_per_s")
+"""Figures that compare only where the work is the same."""
+MORE_IS_BETTER = ("samples_per_s", "microbatches_per_s", "mfu")
+MEMORY = "peak_memory_bytes"
+TOP = 10
+Figures = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The best cases, best first, and the front: those that no other beats in both the figure and peak memory."""
+
+    figure: str
+    why: str
+    finished: int
+    fitting: int
+    best: list[Figures]
+    front: list[Figures]
+
+
+def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
+    """Rank the finished cases that fit into memory.
+
+    By step time where all do the same work, else by ``bubble_ratio``; or as told. Raises ConfigError for a figure that
+    isn't one, or that doesn't compare.
+    """
+    columns = ordered(file.columns())
+    figures = [column.name for column in columns if column.role == "figure" and column.kind in ("float", "int")]
+    same, why = same_work(file)
+    figure = rank_by or ("step_time_s" if same else "bubble_ratio")
+    counts = file.counts()
+    if counts.get("ok", 0) and figure not in figures:
+        raise ConfigError(
+            f"--rank-by: there is no figure '{printable(figure)}'{did_you_mean(figure, figures) or ';'} "
+            f"known: {', '.join(figures)}"
+        )
+    if not same and figure.split(".")[0] in TIMES:
+        raise ConfigError(f"--rank-by: {figure} is not ranked: {why}; use bubble_ratio")
+    if not counts.get("ok", 0):
+        return Ranking(figure, why, 0, 0, [], [])
+    fits = "status = 'ok' AND fits IS NOT 0" if any(column.name == "fits" for column in columns) else "status = 'ok'"
+    name = f'"{figure}"'
+    direction = "DESC" if figure.split(".")[0] in MORE_IS_BETTER else "ASC"
+    order = f"{name} {direction}, {MEMORY}, id"
+    shown = ["id", *(column.name for column in columns)]
+    ranked = f"{fits} AND {name} IS NOT NULL"
+    best = [dict(zip(shown, row, strict=True)) for row in file.rows(shown, ranked, order, TOP)]
+    fitting = sum(1 for _ in file.rows(["id"], fits))
+    return Ranking(figure, why, counts["ok"], fitting, best, _front(file, shown, ranked, order))
+
+
+def same_work(file: SweepFile) -> tuple[bool, str]:
+    """Whether all finished cases do the same work in a step, and the words for it."""
+    low, high = file.span("work_s")
+    if low is None or low == high:
+        return True, "every case does the same work in a step"
+    return False, (
+        f"the cases do different amounts of work in a step, from {low:.4g} s to {high:.4g} s of computation, so their "
+        "step times don't compare (costs per: model and one global batch would make them)"
+    )
+
+
+def _front(file: SweepFile, shown: Sequence[str], ranked: str, order: str) -> list[Figures]:
+    """Of the cases from best to worst, each that needs less memory than all before it."""
+    front: list[Figures] = []
+    least: Any = None
+    for row in file.rows(shown, f"{ranked} AND {MEMORY} IS NOT NULL", order):
+        figures = dict(zip(shown, row, strict=True))
+        if least is None or figures[MEMORY] < least:
+            least = figures[MEMORY]
+            front.append(figures)
+    return front
+
+
+def grouped(reasons: Iterable[tuple[str, str]]) -> list[tuple[int, str, str]]:
+    """(how many, the first one's reason, what it sets), the most frequent first.
+
+    Reasons whose first lines differ in numbers alone count as one.
+    """
+    groups: dict[str, tuple[int, str, str]] = {}
+    for reason, changes in reasons:
+        reason = reason.partition("\n")[0]
+        alike = re.sub(r"[0-9]+", "0", reason)
+        count, *first = groups.get(alike, (0, reason, changes))
+        groups[alike] = (count + 1, first[0], first[1])
+    return sorted(groups.values(), key=lambda group: -group[0])
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Each key's last part, where no other key ends in it; else the whole key."""
+    last = [name.rpartition(".")[2] for name in names]
+    return {name: end if last.count(end) == 1 else name for name, end in zip(names, last, strict=True)}
+
+
+def thinned(rows: Sequence[Figures], most: int) -> list[Figures]:
+    """At most so many of the rows, spread evenly, the first and the last among them."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[i * (len(rows) - 1) // (most - 1)] for i in range(most)]
+
+
+def varying(parameters: Sequence[Column], rows: Sequence[Figures]) -> list[str]:
+    """The parameters to show beside the rows: those in which they differ, and the schedule."""
+    return [c.name for c in parameters if c.name == "schedule" or len({row[c.name] for row in rows}) > 1]

@@ -1,0 +1,314 @@
+"""The Gantt chart is true to the Timeline, says what it shows, and stays readable and bounded."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import ppsim
+from ppsim import plot
+from ppsim.metrics import Run, waits
+from ppsim.ops import Kind
+from ppsim.plot.labels import MOST
+from tests.plot.runs import (
+    COSTS, HALVES, MS, SLOW, ids, legend_texts, lines, outside, overlaps, rectangles, run, spans, texts, title,
+)  # fmt: skip
+
+PLAIN = {
+    "1f1b": lambda: run("1f1b", 4, 8),
+    "gpipe": lambda: run("gpipe", 4, 8),
+    "interleaved": lambda: run({"name": "interleaved_1f1b", "virtual_stages": 2}, 4, 8),
+    "recompute": lambda: run("1f1b", 4, 8, pipeline={"recompute": "full"}),
+    "slow links": lambda: run("1f1b", 4, 8, cluster=SLOW),
+    "two steps and an optimizer": lambda: run("1f1b", 4, 4, HALVES, pipeline={"steps": 2}),
+    "halves": lambda: run("zbv", 4, 8, HALVES),
+    "lengths": lambda: run("1f1b", 4, 8, pipeline={"microbatch_weights": [1, 0.5, 0.7, 2, 1.2, 1, 1, 0.1]}),
+    "one rank": lambda: run("1f1b", 1, 3),
+}
+
+
+def expected(result: ppsim.Result, kind: Kind) -> set[tuple[int, int, int]]:
+    plan, timeline = result.plan, result.timeline
+    rows = np.flatnonzero((plan.kind == kind) & (timeline.end > timeline.start))
+    return set(zip(plan.rank[rows].tolist(), timeline.start[rows].tolist(), timeline.end[rows].tolist(), strict=True))
+
+
+@pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN.keys())
+def test_every_op_is_a_bar_where_the_timeline_has_it(make):
+    result = make()
+    axes = plot.gantt(result)
+    for kind in (Kind.F, Kind.B, Kind.I, Kind.W, Kind.R, Kind.OPTIM):
+        assert spans(axes, f"ops-{kind.name}") == expected(result, kind)
+
+
+@pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN.keys())
+def test_idle_time_is_shaded_by_cause_and_fills_the_rest_of_every_line(make):
+    result = make()
+    axes = plot.gantt(result)
+    by_cause = waits.by_cause(result.run)
+    for number, cause in enumerate(waits.CAUSES):
+        drawn = spans(axes, f"idle-{cause}")
+        for rank in range(result.plan.ranks):
+            assert sum(end - start for line, start, end in drawn if line == rank) == by_cause[rank, number]
+    for rank in range(result.plan.ranks):  # one after the other from 0 to the makespan, no hole, no overlap
+        here = sorted((s, e) for name in ids(axes) if re.match("ops|idle", name) for r, s, e in spans(axes, name) if r == rank)
+        assert here[0][0] == 0 and here[-1][1] == result.timeline.makespan
+        assert [end for _, end in here[:-1]] == [start for start, _ in here[1:]]
+
+
+def test_textbook_1f1b():
+    # p=4, F=10 ms, B=20 ms: the first forward reaches rank 3 after 3 F, its backward follows at once, and takes 2 F.
+    axes = plot.gantt(run("1f1b", 4, 8))
+    assert (3, 30 * MS, 40 * MS) in spans(axes, "ops-F")
+    assert (3, 40 * MS, 60 * MS) in spans(axes, "ops-B")
+    # (m+p-1)(F+B) = 11 * 30 ms; (p-1)/(m+p-1) = 3/11; (p-1)/m = 3/8.
+    assert title(axes) == (
+        "1f1b with p=4, m=8 takes 330 ms: bubble_ratio 27.3 % (idle / all time), bubble_overhead 37.5 % (idle / busy)"
+    )
+
+
+def test_rank_0_is_on_top_and_time_is_labelled_in_its_unit():
+    axes = plot.gantt(run("1f1b", 4, 8))
+    bottom, top = axes.get_ylim()
+    assert (top, bottom) == (-0.5, 3.5)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["0", "1", "2", "3"]
+    assert axes.get_xlabel() == "time [ms]"
+    assert axes.get_xlim() == (0, 330 * MS)
+    figure = axes.figure
+    figure.draw_without_rendering()
+    assert {"0", "50", "300"} <= {label.get_text() for label in axes.get_xticklabels()}
+
+
+@pytest.mark.parametrize(("forward", "unit"), [("10 ns", "ns"), ("10 us", "us"), ("10 ms", "ms"), ("10 s", "s")])
+def test_the_unit_fits_the_length(forward, unit):
+    axes = plot.gantt(run("1f1b", 2, 2, {**COSTS, "forward": forward, "backward": forward}))
+    assert axes.get_xlabel() == f"time [{unit}]"
+    assert f"F forward {forward}" in legend_texts(axes.figure)
+
+
+def test_a_fused_pair_is_its_forward_above_its_backward():
+    result = run("dualpipe", 4, 8, HALVES)
+    plan, timeline = result.plan, result.timeline
+    heads = np.flatnonzero(plan.tail) - 1
+    pairs = set(zip(plan.rank[heads].tolist(), timeline.start[heads].tolist(), timeline.end[heads].tolist(), strict=True))
+    axes = plot.gantt(result)
+    assert pairs and spans(axes, "ops-pair-F") == spans(axes, "ops-pair-B") == pairs
+    upper, lower = rectangles(axes, "ops-pair-F"), rectangles(axes, "ops-pair-B")
+    assert np.allclose(upper[:, 3], lower[:, 2])  # they meet: y grows downwards
+    single = rectangles(axes, "ops-F")[0]
+    assert np.allclose(upper[0, 3] - upper[0, 2], (single[3] - single[2]) / 2)
+    assert "F + B fused pair 30 ms" in legend_texts(axes.figure)  # 10 ms + 20 ms
+
+
+def test_transfers_are_thin_bars_beneath_their_senders_line():
+    result = run("1f1b", 4, 8, cluster=SLOW)
+    plan, timeline = result.plan, result.timeline
+    src = plan.routes.src[plan.transfers.route].tolist()
+    axes = plot.gantt(result)
+    on_ports = set(zip(src, timeline.transfer_start.tolist(), timeline.left.tolist(), strict=True))
+    in_flight = set(zip(src, timeline.left.tolist(), timeline.arrive.tolist(), strict=True))
+    assert len(on_ports) == 2 * 3 * 8  # 2(p-1) pairs of neighbours, m messages each
+    assert spans(axes, "transfers-on-ports") == on_ports
+    assert spans(axes, "transfers-in-flight") == in_flight
+    bars, sends = rectangles(axes, "ops-F"), rectangles(axes, "transfers-on-ports")
+    assert np.all(sends[:, 2] - lines(sends) > (bars[:, 3] - lines(bars)).max())
+    assert np.all(sends[:, 3] - lines(sends) < 0.5)
+    assert (sends[0, 3] - sends[0, 2]) < (bars[0, 3] - bars[0, 2]) / 3
+    assert "transfer in flight 2 ms" in legend_texts(axes.figure)
+
+
+def test_free_links_leave_no_strip():
+    assert not {name for name in ids(plot.gantt(run("1f1b", 4, 8))) if "transfers" in name}
+
+
+def test_the_legend_gives_durations_and_shares():
+    result = run("1f1b", 4, 8, pipeline={"microbatch_weights": [1, 0.5, 0.7, 2, 1.2, 1, 1, 0.1]})
+    found = legend_texts(plot.gantt(result).figure)
+    assert "F forward 1–20 ms" in found  # 10 ms times 0.1 to 2
+    assert "B backward 2–40 ms" in found
+    idle = [float(match[1]) for text in found if (match := re.fullmatch(r"idle, .* (\d+\.\d) %", text))]
+    assert sum(idle) == pytest.approx(100 * result.summary["bubble_ratio"], abs=0.05 * len(idle))  # each rounded once
+
+
+def test_the_ends_of_steps_are_lines():
+    # A step takes (m+p-1)(F+B) = 7 * 30 ms; with a barrier it ends on all ranks at once.
+    result = run("1f1b", 4, 4, pipeline={"steps": 2})
+    (drawn,) = [c for c in plot.gantt(result).collections if c.get_gid() == "step-ends"]
+    assert [path.vertices[0, 0] for path in drawn.get_paths()] == [210 * MS] * 4
+
+
+def test_without_a_barrier_a_step_ends_on_each_rank_by_itself():
+    result = run("1f1b", 4, 4, pipeline={"steps": 2}, runtime={"barrier": False})
+    plan, timeline = result.plan, result.timeline
+    (drawn,) = [c for c in plot.gantt(result).collections if c.get_gid() == "step-ends"]
+    last = [timeline.end[(plan.rank == rank) & (plan.step == 0)].max() for rank in range(4)]
+    assert [path.vertices[0, 0] for path in drawn.get_paths()] == last
+
+
+def test_a_microbatch_number_stands_in_the_middle_of_its_bar_and_within_it():
+    axes = plot.gantt(run("1f1b", 4, 8))
+    assert len(axes.texts) == 2 * 4 * 8  # all fit here
+    axes.figure.draw_without_rendering()
+    bars = np.concatenate([rectangles(axes, "ops-F"), rectangles(axes, "ops-B")])
+    for text in axes.texts:
+        x, y = text.get_position()
+        inside = bars[(bars[:, 0] < x) & (x < bars[:, 1]) & (bars[:, 2] < y) & (y < bars[:, 3])]
+        assert len(inside) == 1
+        assert x == inside[0, :2].mean()
+        box = text.get_window_extent()
+        (left, top), (right, bottom) = axes.transData.transform(inside[0][[[0, 2], [1, 3]]])
+        assert left < box.x0 and box.x1 < right
+        assert bottom < box.y0 and box.y1 < top
+
+
+def test_numbers_that_do_not_fit_are_left_out():
+    axes = plot.gantt(run("1f1b", 16, 64))  # 237 units of 10 ms in 1,430 pixels: 6 and 12 pixels for two digits
+    axes.figure.draw_without_rendering()
+    shortest = min(text.get_window_extent().width for text in axes.texts) if axes.texts else 0
+    unit = axes.transData.transform((10 * MS, 0))[0] - axes.transData.transform((0, 0))[0]
+    assert shortest <= 2 * unit
+    for text in axes.texts:
+        assert text.get_window_extent().width < 2 * unit
+
+
+def test_where_ranks_hold_several_stages_a_label_is_the_whole_op_if_all_fit():
+    axes = plot.gantt(run("dualpipe", 4, 8, HALVES))
+    assert {"0F0", "3I4", "3W4", "3B5"} <= {text.get_text() for text in axes.texts}
+    narrow = plot.gantt(run("zbv", 4, 8, HALVES))
+    assert {text.get_text() for text in narrow.texts} <= {str(number) for number in range(8)}
+
+
+CHARTS = {
+    **PLAIN,
+    "fused": lambda: run("dualpipe", 4, 8, HALVES),
+    "sync": lambda: run("1f1b", 4, 8, cluster=SLOW, runtime="megatron", pipeline={"data_parallel": 2, "steps": 2}),
+    "blocking": lambda: run("1f1b", 4, 8, cluster=SLOW, runtime={"send": "blocking"}),
+    "moves": lambda: run("bpipe", 8, 16, cluster=SLOW),
+    "16 ranks": lambda: run("1f1b", 16, 64),
+    "64 ranks": lambda: run("1f1b", 64, 8),
+    "256 ranks": lambda: run("1f1b", 256, 8),
+}
+
+
+@pytest.mark.parametrize("size", ["notebook", "slide", "paper"])
+@pytest.mark.parametrize("make", CHARTS.values(), ids=CHARTS.keys())
+def test_no_text_overlaps_or_leaves_the_figure(make, size):
+    figure = plot.gantt(make(), size=size).figure
+    assert overlaps(figure) == []
+    assert outside(figure) == []
+
+
+def test_bars_under_a_pixel_are_merged_and_the_figure_says_so():
+    result = run("1f1b", 4, 2000)  # 16,000 ops; 6009 units of 10 ms in some 1,430 pixels
+    axes = plot.gantt(result)
+    forward, backward = rectangles(axes, "ops-F"), rectangles(axes, "ops-B")
+    drawn = len(forward) + len(backward)
+    assert axes.get_xlabel() == f"time [s], {drawn:,} bars drawn of 16,000 ops"
+    assert drawn <= 4 * axes.bbox.width
+    # True to the data: in every pixel of a bar an op of its kind runs, and the kinds keep their share of the time.
+    pixel = result.timeline.makespan / axes.bbox.width
+    for kind, bars in ((Kind.F, forward), (Kind.B, backward)):
+        for rank in range(4):
+            rows = np.flatnonzero((result.plan.rank == rank) & (result.plan.kind == kind))
+            start, end = result.timeline.start[rows], result.timeline.end[rows]
+            for left, right in bars[lines(bars) == rank, :2]:
+                for middle in np.arange(left + pixel / 2, right, pixel):
+                    assert np.any((start < middle + pixel) & (end > middle - pixel))
+        true = expected(result, kind)
+        # A column stands for 1/1,430 of the time; the golden walk's discrepancy is of a few columns.
+        assert (bars[:, 1] - bars[:, 0]).sum() == pytest.approx(sum(end - start for _, start, end in true), rel=0.01)
+
+
+@pytest.mark.parametrize(("p", "m", "cluster"), [(64, 256, None), (64, 64, SLOW), (4, 5000, None)])
+def test_the_number_of_artists_does_not_grow_with_the_ops(p, m, cluster):
+    axes = plot.gantt(run("1f1b", p, m, **({"cluster": cluster} if cluster else {})))
+    # Two kinds, two of transfers, at most eight causes; hatches are an artist per cause.
+    assert len(axes.collections) <= 12
+    assert len(axes.patches) + len(axes.artists) <= 9
+    assert len(axes.texts) <= MOST
+
+
+def test_too_many_labels_are_thinned_and_the_figure_says_so():
+    axes = plot.gantt(run("gpipe", 60, 8), window=(1.2, 1.4))
+    assert axes.get_xlabel() in ("time [s]", "time [s], every 2nd microbatch numbered")
+    many = plot.gantt(run("gpipe", 24, 96))
+    assert len(many.texts) <= MOST
+
+
+def test_a_window_and_some_ranks():
+    result = run("1f1b", 4, 8)
+    axes = plot.gantt(result, ranks=[3, 0], window=(0.1, 0.2))
+    assert axes.get_xlim() == (100 * MS, 200 * MS)
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["3", "0"]
+    swapped = {0: 3, 1: 0}
+    for kind in (Kind.F, Kind.B):
+        seen = {(r, s, e) for r, s, e in expected(result, kind) if r in (0, 3) and s < 200 * MS and e > 100 * MS}
+        assert {(swapped[line], s, e) for line, s, e in spans(axes, f"ops-{kind.name}")} == seen
+
+
+def test_more_ranks_than_lines_of_pixels_are_thinned():
+    axes = plot.gantt(run("1f1b", 1000, 1))
+    assert re.search(r", (\d+) of 1,000 ranks shown", axes.get_xlabel())
+    shown = int(axes.get_ylim()[0] + 0.5)
+    assert axes.bbox.height / shown >= 3
+    assert axes.get_xlabel().endswith(f"{shown} of 1,000 ranks shown")
+
+
+def test_ops_that_take_no_time():
+    nothing = run("1f1b", 2, 2, {"per": "stage", "forward": "0 ms", "backward": "0 ms"})
+    axes = plot.gantt(nothing)
+    assert axes.get_xlabel() == "time [ns], no op takes any time"
+    some = run("1f1b", 2, 2, {"per": "stage", "forward": "0 ms", "backward": "1 ms"})
+    axes = plot.gantt(some)
+    assert spans(axes, "ops-B") == expected(some, Kind.B)
+    assert not len(rectangles(axes, "ops-F"))
+
+
+def test_a_run_that_does_not_know_what_its_ops_waited_for():
+    simulated = run("1f1b", 4, 8).run
+    axes = plot.gantt(Run(simulated.plan, simulated.timeline))
+    assert {name for name in ids(axes) if "idle" in name} == {"idle-unknown"}
+    # Idle: 3/11 of 4 ranks times 330 ms.
+    assert sum(end - start for _, start, end in spans(axes, "idle-unknown")) == 360 * MS
+    assert title(axes).startswith("A run with p=4, m=8 takes 330 ms")
+
+
+def test_axes_of_the_user_are_drawn_into():
+    figure = Figure(figsize=(12, 5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    result = run("1f1b", 4, 8)
+    assert plot.gantt(result, left) is left
+    assert plot.gantt(result, right) is right
+    assert spans(left, "ops-F") == spans(right, "ops-F") == expected(result, Kind.F)
+    assert overlaps(figure) == []
+    assert isinstance(left, Axes) and left.get_legend() is not None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"ranks": [4]}, "ranks: 4 is no rank of this run; they are 0 to 3"),
+        ({"ranks": ["x"]}, "ranks: 'x' is no rank of this run; they are 0 to 3"),
+        ({"ranks": []}, "ranks: name at least one rank, and each once"),
+        ({"ranks": [1, 1]}, "ranks: name at least one rank, and each once"),
+        ({"window": (0.2, 0.1)}, "window: 0.2 s to 0.1 s is no part of a run; give (start, end) in seconds"),
+        ({"size": "slides"}, "size: unknown size 'slides'; did you mean 'slide'? known: notebook, slide, paper"),
+    ],
+)
+def test_mistakes_are_answered(arguments, message):
+    with pytest.raises(ppsim.PpsimError, match=f"^{re.escape(message)}$"):
+        plot.gantt(run("1f1b", 4, 8), **arguments)
+
+
+def test_texts_are_found_at_all():
+    """The checks for overlaps above would pass if they saw no text."""
+    figure = plot.gantt(run("1f1b", 4, 8)).figure
+    assert len(texts(figure)) > 64 + 4 + 7  # bars, ranks, times
+    figure.text(0.5, 0.5, "over the bars", fontsize=40)
+    assert overlaps(figure)
+    figure.text(0.99, 0.5, "beyond the edge")
+    assert outside(figure) == ["beyond the edge"]
