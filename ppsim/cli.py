@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ppsim import cli_sweep
+from ppsim import cli_compare, cli_sweep
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ppsim.result import Result
 
 DEADLOCK, WRONG_INPUT, BUG, INTERRUPTED = 1, 2, 3, 130
@@ -43,13 +41,6 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting, as in --set pipeline.ranks=8. Repeatable."),
 ]
 EngineOption = Annotated[EngineName, typer.Option(help="auto: SimPy up to 20,000 ops, compiled above.")]
-
-
-def _console(stderr: bool = False) -> Console:
-    from rich.console import Console
-
-    wide = {} if sys.stdout.isatty() else {"width": 120}
-    return Console(stderr=stderr, markup=False, highlight=False, emoji=False, **wide)
 
 
 def _simulated(config: Path, settings: list[str] | None, engine: EngineName) -> Result:
@@ -87,7 +78,7 @@ def run(
     if json:
         typer.echo(store.summary_json(result))
     else:
-        display.screen(result, _console(), files, str(folder))
+        display.screen(result, display.console(), files, str(folder))
 
 
 @app.command()
@@ -120,10 +111,10 @@ class Listing(StrEnum):
 @app.command("list")
 def list_(what: Listing) -> None:
     """List schedules, devices, links, models or metrics."""
-    from ppsim.display import table_of
+    from ppsim import display
     from ppsim.listing import rows
 
-    table_of(rows(what.value), _console())
+    display.table_of(rows(what.value), display.console())
 
 
 class PlotKind(StrEnum):
@@ -200,6 +191,7 @@ def _written(path: Path, write: Any) -> None:
         raise PpsimError(f"{printable(str(path))}: can't be written: {error.strerror or error}") from None
 
 
+cli_compare.register(app)
 cli_sweep.register(app)
 
 

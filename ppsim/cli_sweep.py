@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ppsim.sweep.pool import Pool
     from ppsim.sweep.report import Ranking
     from ppsim.sweep.run import Progress
+    from ppsim.sweep.search import Found, Space
 
 INTERRUPTED = 130
 NOTHING_WORKED = 1
@@ -50,6 +51,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the command line."""
     app.command()(sweep)
     app.command()(collect)
+    app.command()(search)
 
 
 def sweep(
@@ -126,6 +128,95 @@ def collect(
                     file.merge(other)
             _tables(file, folder, rank_by, write_tables)
             _exit(file.counts())
+
+
+def search(
+    config: Config,
+    set_: Set = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="Only cases with ranks · data_parallel = GPUS.", show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many of the best to find.")] = 10,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Find the fastest cases of a sweep that fit into memory, without simulating those that can't be among them."""
+    from ppsim.errors import ConfigError
+    from ppsim.sweep import search as searching
+    from ppsim.sweep.columns import parameters
+
+    base, varied, _ = _sweep(config, set_)
+    if gpus is not None:
+        own = [varied.where] if isinstance(varied.where, str) else varied.where
+        varied = varied.model_copy(update={"where": [*own, f"gpus == {gpus}"]})
+    columns = parameters(varied)
+    space = searching.space(base, _cases(base, varied, None), columns)
+    _reasons("skipped", space.skipped)
+    if not space.legal:
+        raise ConfigError(f"{base.path}: sweep: no case is legal" if space.skipped else f"{base.path}: sweep: no case is left")
+    found = searching.Found()
+    if space.candidates:
+        with _pool(jobs, cluster, len(space.candidates)) as pool, _interrupts() as stop, _spinner() as watch:
+            found = searching.search(base, space, pool, top, watch, stop)
+    _reasons("failed", found.failed)
+    if found.stopped:
+        typer.echo(f"interrupted after {found.simulated:,} of {space.legal:,} cases; nothing is kept", err=True)
+        raise SystemExit(INTERRUPTED)
+    limits = {case["id"]: _limit(base, case["changes"]) for case in found.best}
+    if json_:
+        typer.echo(json.dumps(_search_json(space, found, limits), indent=2))
+    else:
+        _search_screen(space, found, limits, columns)
+
+
+def _limit(base: Base, changes: str) -> str:
+    """What limits a case's step."""
+    from ppsim.display import limits
+    from ppsim.simulation import simulate
+    from ppsim.sweep.cases import Resolver
+
+    resolver = Resolver(base)
+    return limits(simulate(resolver.experiment(resolver.settings(json.loads(changes))), engine="auto"))
+
+
+def _search_json(space: Space, found: Found, limits: dict[str, str]) -> dict[str, Any]:
+    return {
+        "cases": space.legal,
+        "simulated": found.simulated,
+        "simulated_share": found.simulated / space.legal,
+        "cut_by_bound": len(space.candidates) - found.simulated,
+        "cut_by_memory": space.too_large,
+        "best": [
+            {"settings": json.loads(case["changes"]), "limit": limits[case["id"]], **_without(case, "changes")}
+            for case in found.best
+        ],
+    }
+
+
+def _without(case: dict[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in case.items() if name != key}
+
+
+def _search_screen(space: Space, found: Found, limits: dict[str, str], columns: list[Column]) -> None:
+    from ppsim.display import table_of
+    from ppsim.sweep.report import MEMORY
+
+    share = 100 * found.simulated / space.legal
+    typer.echo(
+        f"{space.legal:,} cases: {found.simulated:,} simulated ({share:.1f} %), "
+        f"{len(space.candidates) - found.simulated:,} cut by their bound, {space.too_large:,} by their weights alone; "
+        f"{found.unfit:,} of the simulated don't fit into memory"
+    )
+    if not found.best:
+        typer.echo("no case fits into memory")
+        return
+    rows = _shown(found.best, columns, ["step_time_s", "bubble_ratio", MEMORY])
+    table_of(
+        [{**row, "limit": limits[case["id"]]} for row, case in zip(rows, found.best, strict=True)],
+        _console(),
+        f"the best {len(found.best)}, as certain as if all had been simulated",
+    )
 
 
 def _sweep(config: Path, settings: list[str] | None) -> tuple[Base, Sweep, str]:
@@ -218,22 +309,28 @@ def _blank(value: Any) -> Any:
 
 
 def _run(file: SweepFile, base: Base, jobs: int | None, cluster: str | None, limit: int | None) -> None:
-    from ppsim.sweep.pool import ClusterPool, LocalPool
     from ppsim.sweep.run import run
 
     tasks = file.pending(limit)
     if not tasks:
         return
-    pool: Pool = LocalPool(jobs, len(tasks)) if cluster is None else ClusterPool(cluster)
-    try:
-        with _interrupts() as stop, _bar(len(tasks)) as watch:
-            progress = run(file, base, pool, tasks, watch, stop)
-    finally:
-        pool.close()
+    with _pool(jobs, cluster, len(tasks)) as pool, _interrupts() as stop, _bar(len(tasks)) as watch:
+        progress = run(file, base, pool, tasks, watch, stop)
     typer.echo(_told(progress), err=True)
     if progress.stopped:
         typer.echo(f"interrupted: {progress.done:,} of {progress.total:,} are kept; the same command goes on", err=True)
         raise SystemExit(INTERRUPTED)
+
+
+@contextmanager
+def _pool(jobs: int | None, cluster: str | None, tasks: int) -> Iterator[Pool]:
+    from ppsim.sweep.pool import ClusterPool, LocalPool
+
+    pool: Pool = LocalPool(jobs, tasks) if cluster is None else ClusterPool(cluster)
+    try:
+        yield pool
+    finally:
+        pool.close()
 
 
 @contextmanager
@@ -267,14 +364,31 @@ def _bar(total: int) -> Iterator[Callable[[Progress], None]]:
         yield lambda progress: bars.update(task, completed=progress.done, description=_told(progress, short=True))
 
 
+@contextmanager
+def _spinner() -> Iterator[Callable[[Found], None]]:
+    """How many cases a search has simulated, and the best so far; on a terminal only."""
+    from rich.progress import Progress, TextColumn
+
+    console = _console(True)
+    words = TextColumn("{task.description}", markup=False)
+    with Progress(words, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("")
+
+        def show(found: Found) -> None:
+            best = f", best {_figure('step_time_s', found.best[0]['step_time_s'])}: {_label(found.best[0])}" if found.best else ""
+            bar.update(task, description=f"simulated {found.simulated:,}{best}")
+
+        yield show
+
+
 def _told(progress: Progress, short: bool = False) -> str:
     """'1,234 cases, 160 cases/s, 2 failed, best step 41.3 ms: 1f1b, p = 4, m = 8'."""
     parts = [] if short else [f"{progress.done:,} cases"]
     parts.append(f"{progress.rate:.3g} cases/s")
     if progress.failed:
         parts.append(f"{progress.failed:,} failed")
-    if progress.restarts:
-        parts.append(f"{progress.restarts} times a worker died; its cases were redone")
+    if progress.deaths:
+        parts.append(f"a worker died {progress.deaths} times, its cases were redone")
     if best := progress.best.figures:
         parts.append(f"best {_figure(progress.best.figure, best[progress.best.figure])}: {_label(best)}")
     return ", ".join(parts)
@@ -317,7 +431,7 @@ def _tables(file: SweepFile, folder: Path, rank_by: str | None, write: Callable[
 
 def _ranking(found: Ranking, columns: list[Column]) -> None:
     from ppsim.display import table_of
-    from ppsim.sweep.report import MEMORY, short_names, thinned, varying
+    from ppsim.sweep.report import MEMORY, thinned
 
     if not found.finished:
         return
@@ -329,23 +443,26 @@ def _ranking(found: Ranking, columns: list[Column]) -> None:
     if found.fitting < found.finished:
         typer.echo(f"{found.finished - found.fitting:,} of {found.finished:,} cases don't fit into memory and are left out")
 
-    def shown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        keys = varying(columns, [*found.best, *found.front])
-        names = short_names(keys)
-        figures = list(dict.fromkeys((found.figure, "step_time_s", "bubble_ratio", MEMORY)))
-        return [
-            {
-                **{HEADS.get(names[key], names[key]): _blank(row[key]) for key in keys},
-                **{HEADS.get(figure, figure): _figure(figure, row[figure]) for figure in figures},
-            }
-            for row in rows
-        ]
-
-    table_of(shown(found.best), console, f"best {len(found.best)} of {found.fitting:,}")
+    figures = list(dict.fromkeys((found.figure, "step_time_s", "bubble_ratio", MEMORY)))
+    table_of(_shown(found.best, columns, figures), console, f"best {len(found.best)} of {found.fitting:,}")
     if len(found.front) > 1:
         front = thinned(found.front, FIRST)
         some = f"{len(front)} of the {len(found.front)} cases" if len(front) < len(found.front) else "cases"
-        table_of(shown(front), console, f"{some} that none beats in both {found.figure} and peak memory")
+        table_of(_shown(front, columns, figures), console, f"{some} that none beats in both {found.figure} and peak memory")
+
+
+def _shown(rows: list[dict[str, Any]], columns: list[Column], figures: list[str]) -> list[dict[str, Any]]:
+    """Rows as people read them: the parameters in which they differ, then figures with their units."""
+    from ppsim.sweep.report import short_names, varying
+
+    names = short_names(varying(columns, rows))
+    return [
+        {
+            **{HEADS.get(name, name): _blank(row[key]) for key, name in names.items()},
+            **{HEADS.get(figure, figure): _figure(figure, row[figure]) for figure in figures},
+        }
+        for row in rows
+    ]
 
 
 def _exit(counts: dict[str, int]) -> None:

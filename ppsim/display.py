@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import html
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -14,9 +16,18 @@ from ppsim.metrics import waits
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ppsim.compare import Comparison
+    from ppsim.explain import Link
     from ppsim.result import Result
 
 RANKS_SHOWN = 16
+
+
+def console(width: int = 120) -> Console:
+    """A console that prints text as it is; where it isn't a terminal, so many columns wide."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else width)
 
 
 def seconds(value: float | None) -> str:
@@ -204,8 +215,85 @@ def screen(result: Result, console: Console, files: list[str] | None = None, fol
         console.print(Text(line))
 
 
-def table_of(rows: list[dict[str, Any]], console: Console, title: str = "") -> None:
-    """Print plain rows as a table."""
+def comparison(found: Comparison, console: Console) -> None:
+    """Print results side by side: a row each, fastest first, the Pareto front of time and memory marked."""
+    order = sorted(range(len(found.rows)), key=lambda i: found.rows[i]["makespan_s"])
+    table_of([_compared(found.rows[i]) for i in order], console, tight=True)
+    for i in order:
+        row = found.rows[i]
+        console.print(f"{row['schedule']}: {row['limit']}", soft_wrap=True)
+    console.print("* on the Pareto front: nothing here is faster with no more memory")
+    console.print("time = work + bubble + imbalance + recomp. + comm.; removed from the right, in this order (it matters)")
+
+
+def _compared(row: dict[str, Any]) -> dict[str, str]:
+    return {
+        "schedule": ("* " if row["pareto"] else "  ") + row["schedule"],
+        "time": seconds(row["makespan_s"]),
+        "ratio": percent(row["bubble_ratio"]),
+        "overhead": percent(row["bubble_overhead"]),
+        "span": seconds(row["max_span_s"]),
+        "work": seconds(row["work_s"]),
+        "bubble": seconds(row["ideal_bubble_s"]),
+        "imbalance": seconds(row["imbalance_s"]),
+        "recomp.": seconds(row["recomputation_s"]),
+        "comm.": seconds(row["communication_s"]),
+        "peak": size(row["peak_memory_bytes"]),
+        "least": size(row["least_memory_bytes"]),
+        "copies": f"{row['weight_copies']:g}",
+        "messages": f"{row['messages']:,}",
+    }
+
+
+def chain(result: Result, row: int, links: Sequence[Link], console: Console) -> None:
+    """Print why an op started when it did, latest first."""
+    plan, timeline = result.plan, result.timeline
+    console.print(f"{plan.op(row)} on rank {plan.rank[row]} started at {seconds(timeline.start[row] / 1e9)}")
+    rows = [
+        {
+            "": "because of" if number == 0 else "after",
+            "what": link.what,
+            "from": seconds(link.start_s),
+            "to": seconds(link.end_s),
+            "slack": "–" if link.slack is None else seconds(link.slack / 1e9),
+        }
+        for number, link in enumerate(links)
+    ]
+    if rows:
+        table_of(rows, console)
+        console.print("slack: were this link's end earlier by that much, the op would start earlier by as much")
+    else:
+        console.print("nothing held it: it is the first op of its rank and has no input")
+
+
+def page(result: Result) -> str:
+    """A result as HTML for a notebook: headline, table per rank, Gantt chart; all text escaped."""
+    import base64
+    import io
+
+    from ppsim import plot
+
+    axes = plot.gantt(result)
+    picture = io.BytesIO()
+    plot.write(axes, picture)
+    head = "".join(
+        f"<tr><th style='text-align:left'>{html.escape(name)}</th><td style='text-align:left'>{html.escape(value)}</td></tr>"
+        for name, value in headline(result)
+    )
+    columns = "".join(f"<th>{html.escape(column)}</th>" for column in COLUMNS)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rank_rows(result)
+    )
+    image = base64.b64encode(picture.getvalue()).decode()
+    return (
+        f"<b>{html.escape(printable(result.experiment.name))}: {html.escape(result.schedule.label)}</b>"
+        f"<table>{head}</table><table><tr>{columns}</tr>{rows}</table><p>limit: {html.escape(limits(result))}</p>"
+        f"<img style='max-width:100%' src='data:image/png;base64,{image}'>"
+    )
+
+
+def table_of(rows: list[dict[str, Any]], console: Console, title: str = "", tight: bool = False) -> None:
+    """Print plain rows as a table; ``tight``: a line each, whatever the width."""
     from rich.table import Table
     from rich.text import Text
 
@@ -214,10 +302,7 @@ def table_of(rows: list[dict[str, Any]], console: Console, title: str = "") -> N
         return
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", title=title or None, title_justify="left")
     for key in rows[0]:
-        table.add_column(key, overflow="fold")
+        table.add_column(key, overflow="fold", no_wrap=tight)
     for row in rows:
         table.add_row(*(Text(printable(str(value))) for value in row.values()))
     console.print(table)
-
-
-__all__ = ["headline", "limits", "percent", "rank_rows", "screen", "seconds", "size", "table_of", "what_if"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppsim.errors import ConfigError, FormatError
-from ppsim.metrics.critical_path import Path, chain
+from ppsim.metrics.critical_path import Path, befores, walk
 from ppsim.ops import Op
 from ppsim.result import Result
 from ppsim.timeline import PER_SECOND
@@ -18,8 +18,8 @@ from ppsim.timeline import PER_SECOND
 class Link:
     """One link of the chain, ns; it starts when the one before it ends.
 
-    ``slack``: by how much what comes after would start earlier, were this link's end earlier by that much or more; None
-    for a link that only waited for a port, where that can't be told from the chain alone.
+    ``slack``: were this link's end earlier by that much, the op would start earlier by as much; beyond that another input
+    holds it. None behind a wait for a port, where others may take what is won.
     """
 
     what: str
@@ -67,12 +67,12 @@ def find(result: Result, rank: int | None, op: str | None, at: int | None) -> in
 
 def explain(result: Result, row: int) -> list[Link]:
     """The chain that made an op start when it did, latest first: each starts when the next one in the list ends."""
-    return list(_links(result, chain(result.run, row)))[::-1]
+    path = walk(result.run, int(result.plan.events.begin(row - int(result.plan.tail[row]))))
+    return list(_links(result, path, _slacks(result, path)))[::-1]
 
 
-def _links(result: Result, path: Path) -> Iterator[Link]:
+def _links(result: Result, path: Path, slacks: list[int | None]) -> Iterator[Link]:
     plan = result.plan
-    slacks = path.slack.tolist()
     for i in range(len(path)):
         row, transfer = int(path.row[i]), int(path.transfer[i])
         if row >= 0:
@@ -84,4 +84,35 @@ def _links(result: Result, path: Path) -> Iterator[Link]:
             what = f"output of {producer}, rank {src} to {dst}" if src != dst else f"gradient sync of rank {src}"
             if path.queue[i]:
                 what += " (held a port)"
-        yield Link(what, int(path.start[i]), int(path.end[i]), slacks[i] if slacks[i] >= 0 else None)
+        yield Link(what, int(path.start[i]), int(path.end[i]), slacks[i])
+
+
+def _slacks(result: Result, path: Path) -> list[int | None]:
+    """For each link of the path the least by which, from there on, the path's inputs come after all others."""
+    run, plan, times = result.run, result.plan, result.timeline.times
+    n, t = len(plan), max(len(plan.transfers), 1)
+    began, ended, sent, behind = run.once(befores)
+    found: list[int | None] = []
+    event, spare, known = path.last, result.timeline.makespan, True
+    while event >= 0:
+        if event < n:
+            inputs = [*plan.start_needs.of(event), *([n + event - 1] if _follows(result, event) else [])]
+            event = began[event]
+        elif event < 2 * n:
+            row = event - n - int(plan.tail[event - n])
+            if len(found) < len(path) and path.row[-1 - len(found)] == row:
+                found.append(spare if known else None)
+            event, inputs = ended[row], plan.end_needs.of(row)
+        else:
+            transfer = (event - 2 * n) % t
+            found.append(spare if known else None)
+            known = known and not behind[transfer]
+            event, inputs = sent[transfer], plan.transfers.needs.of(transfer)
+        others = [int(times[i]) for i in inputs if i != event]
+        if event >= 0:
+            spare = min(spare, int(times[event]) - max(others, default=0))
+    return found[::-1]
+
+
+def _follows(result: Result, row: int) -> bool:
+    return row > int(result.plan.offsets[result.plan.rank[row]])

@@ -22,8 +22,8 @@ class Runtime(Model):
     message becomes ready only when the receiver has reached its receive, too."""
     p2p: Literal["separate", "fused"] = "separate"
     """Fused: between computes a rank runs batches of sends and receives and goes on when all have arrived."""
-    eager_threshold: Size = Fraction(0)
-    """Under rendezvous, messages of at most this size are buffered."""
+    eager_threshold: Size | None = None
+    """Under rendezvous, messages of at most this size are buffered (default: none, be they empty)."""
     op_overhead: Time = Fraction(0)
     """What every compute op costs beside its own time."""
     grad_sync: Literal["end", "overlapped"] = "end"

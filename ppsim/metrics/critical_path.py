@@ -35,6 +35,8 @@ class Path:
     queue: Longs
     flies: Longs
     """1 where the link's latency is on the path, be it 0."""
+    last: int
+    """The event that the path leads to."""
 
     def __len__(self) -> int:
         return len(self.row)
@@ -51,15 +53,20 @@ def critical_path(run: Run) -> Path:
     Of what is met at the same instant the path goes through the input rather than the op before on the rank: a message
     before another rank's op, before a move, the forward's before the backward's, else the first that the plan lists.
     """
+    return walk(run, _last(run))
+
+
+def walk(run: Run, last: int) -> Path:
+    """The chain of what came last that leads to an event, -1: to nothing."""
     plan, timeline = run.plan, run.timeline
     n, t = len(plan), len(plan.transfers)
-    began, ended, sent, behind = _befores(run)
+    began, ended, sent, behind = run.once(befores)
     busy = (~np.isin(plan.kind, SENDS_AND_MOVES)).tolist()
     head = (np.arange(n) - plan.tail).tolist()
     start, end = timeline.start.tolist(), timeline.end.tolist()
     taken, left, arrive = timeline.transfer_start.tolist(), timeline.left.tolist(), timeline.arrive.tolist()
     links: list[tuple[int, int, int, int, int, int, int, int]] = []
-    event, queued = _last(run), False
+    event, queued = last, False
     while event != NONE:
         if event < n:
             event = began[event]
@@ -76,7 +83,8 @@ def critical_path(run: Run) -> Path:
             links.append((NONE, transfer, since, until + flight, *parts))
             event, queued = sent[transfer], behind[transfer]
     columns = np.array(links[::-1], np.int64).reshape(-1, 8).T
-    return Path(*(column.copy() for column in columns))
+    row, transfer, since, until_, held_, flight_, queue, flies = (column.copy() for column in columns)
+    return Path(row, transfer, since, until_, held_, flight_, queue, flies, last)
 
 
 def _last(run: Run) -> int:
@@ -88,7 +96,7 @@ def _last(run: Run) -> int:
     return int(plan.events.arrive(int(timeline.arrive.argmax()))) if len(plan.transfers) else NONE
 
 
-def _befores(run: Run) -> tuple[list[int], list[int], list[int], list[bool]]:
+def befores(run: Run) -> tuple[list[int], list[int], list[int], list[bool]]:
     """The event before each op's begin, each op's end, each transfer's start (-1: none); whether that one queued."""
     plan, timeline = run.plan, run.timeline
     n, times = len(plan), timeline.times

@@ -24,7 +24,8 @@ FIRST, SECOND = 0, 1
 def wire(wiring: Wiring, data: Index) -> None:
     """Put every message into one batch of its sender and one of its receiver."""
     messages, events, ops = wiring.messages, wiring.events, _Ops.of(wiring)
-    sent, received = _sent_in(ops, messages.producer[data]), _received_in(ops, messages.receiver[data])
+    sent = _sent_in(ops, messages.producer[data])
+    received = _received_in(ops, messages.receiver[data], messages.producer[data])
     for batch in (sent, received):
         before = ops.row_before(batch // 2)
         wiring.sends.add(data[before >= 0], events.end(before[before >= 0]))
@@ -58,6 +59,8 @@ class _Ops:
     offsets: Index
     forward: NDArray[np.bool_]
     backward: NDArray[np.bool_]
+    turn: Index
+    """How many of its kind, forward or backward, its rank has run in this step before it."""
     paired: NDArray[np.bool_]
     """Forwards that are followed by the backward of their pair: those after the warm-up."""
     interleaved: bool
@@ -71,13 +74,14 @@ class _Ops:
         # A row that holds nothing belongs to the next op that does.
         number = np.cumsum(np.append(0, holds[:-1]))
         again = rows.kind[np.maximum(row - 1, 0)] == Kind.R
-        forward = rows.kind[row] == Kind.F
+        forward, backward = rows.kind[row] == Kind.F, np.isin(rows.kind[row], (Kind.B, Kind.I))
         rank = rows.rank[row].astype(np.int64)
-        # Each forward's place among those of its rank and step.
-        per_rank = problem.microbatches * np.array([len(held) for held in problem.placement.stages_of])
-        before = np.cumsum(forward) - forward
         offsets = np.searchsorted(row, rows.offsets)
-        place = (before - np.append(before, 0)[offsets[rank]]) % per_rank[rank]
+        per_step = problem.microbatches * np.array([len(held) for held in problem.placement.stages_of])
+        turn = np.zeros(len(row), np.int64)
+        for kind in (forward, backward):
+            before = np.cumsum(kind) - kind
+            turn[kind] = (before - np.append(before, 0)[offsets[rank]])[kind] % per_step[rank[kind]]
         warm = np.array(
             [wiring.schedule.fused_warmup(problem.ranks, problem.microbatches, r) or 0 for r in range(problem.ranks)]
         )
@@ -88,10 +92,21 @@ class _Ops:
             rank=rank,
             offsets=offsets,
             forward=forward,
-            backward=np.isin(rows.kind[row], (Kind.B, Kind.I)),
-            paired=forward & (place >= warm[rank]),
+            backward=backward,
+            turn=turn,
+            paired=forward & (turn >= warm[rank]),
             interleaved=problem.placement.stages > problem.ranks,
         )
+
+    def same_kind(self, op: Index, turn: Index) -> Index:
+        """The op of each one's kind, rank and step that has that turn."""
+        place = np.where(self.forward, np.cumsum(self.forward), np.cumsum(self.backward)) - 1
+        forwards, backwards = np.flatnonzero(self.forward), np.flatnonzero(self.backward)
+        at = place[op] - self.turn[op] + turn
+        found = np.empty(len(op), np.int64)
+        goes = self.forward[op]
+        found[goes], found[~goes] = forwards[at[goes]], backwards[at[~goes]]
+        return found
 
     def gap_before(self, op: Index) -> Index:
         """The gap before each op; a rank has one more than ops."""
@@ -119,27 +134,42 @@ class _Ops:
 
 
 def _sent_in(ops: _Ops, producer: Index) -> Index:
-    """2 · gap + place of the batch that sends each producer's output."""
+    """2 · gap + place of the batch that sends each producer's output: the one after it, or after its pair."""
     op = ops.number[producer]
-    if ops.interleaved:
-        op = op + ops.paired[op]  # both outputs of a pair go after its backward
-    return 2 * ops.gap_after(op) + FIRST
+    return 2 * ops.gap_after(op + ops.paired[op] if ops.interleaved else op) + FIRST
 
 
-def _received_in(ops: _Ops, receiver: Index) -> Index:
+def _received_in(ops: _Ops, receiver: Index, producer: Index) -> Index:
     """2 · gap + place of the batch that receives each receiver's input.
 
     1F1B: a receive shares the batch of the send before it where one is a forward's and the other a backward's; after a
     warm-up forward and among the remaining backwards it is a batch of its own, after the send's.
-    Interleaved: a receive shares the batch before its op, a pair's backward that before the pair's forward; where all
-    forwards are warm-up, the first backward's is a batch of its own.
     """
     op = ops.number[receiver]
+    if ops.interleaved:
+        return _received_ahead(ops, op, ops.number[producer])
     inside = op > ops.offsets[ops.rank[op]]
     before = np.maximum(op - 1, 0)
-    if not ops.interleaved:
-        same = (ops.forward[before] == ops.forward[op]) & (ops.backward[before] == ops.backward[op])
-        return 2 * ops.gap_before(op) + np.where(inside & same, SECOND, FIRST)
-    of_pair = inside & ops.paired[before]
-    alone = inside & ops.forward[before] & ~ops.paired[before] & ops.backward[op]
-    return 2 * ops.gap_before(np.where(of_pair, before, op)) + np.where(alone, SECOND, FIRST)
+    same = (ops.forward[before] == ops.forward[op]) & (ops.backward[before] == ops.backward[op])
+    return 2 * ops.gap_before(op) + np.where(inside & same, SECOND, FIRST)
+
+
+def _received_ahead(ops: _Ops, op: Index, producer: Index) -> Index:
+    """Interleaved: a receive shares the batch after the op of its kind before it (after that one's pair).
+
+    The rank that leads, the first for forwards and the last for backwards, runs p - 1 ops ahead of the one that it gets
+    its input from: it receives the output of turn t after its own turn t + p - 1, which is earlier where groups are
+    larger than p. A rank's first input comes before its first op, the first gradient with the last warm-up forward's
+    send; where all forwards are warm-up, in a batch of its own after that.
+    """
+    ranks = len(ops.offsets) - 1
+    leads = np.where(ops.forward[op], ops.rank[op] == 0, ops.rank[op] == ranks - 1)
+    turn = ops.turn[op] - 1
+    turn = np.where(leads, np.minimum(ops.turn[producer] + ranks - 1, turn), turn)
+    after = ops.same_kind(op, np.maximum(turn, 0))
+    after = after + ops.paired[after]
+    before = np.maximum(op - 1, 0)
+    of_pair = ops.backward[op] & ops.paired[before]
+    alone = (turn < 0) & ops.backward[op] & ~of_pair
+    gap = np.where(turn >= 0, ops.gap_after(after), ops.gap_before(np.where(of_pair, before, op)))
+    return 2 * gap + np.where(alone, SECOND, FIRST)

@@ -27,6 +27,8 @@ def _needs_receiver(wiring: Wiring, data: Index) -> Index:
     runtime = wiring.experiment.runtime
     if runtime.send != "rendezvous":
         return data[:0]
+    if runtime.eager_threshold is None:
+        return data
     return data[wiring.messages.bytes[data] > to_bytes(runtime.eager_threshold)]
 
 

@@ -3,8 +3,9 @@
 Figures are made by matplotlib's object interface: pyplot knows nothing of them, and nothing has to be closed.
 """
 
+from ppsim.plot.comparison import charts, split
 from ppsim.plot.gantt_chart import gantt
 from ppsim.plot.memory_chart import memory
-from ppsim.plot.style import save
+from ppsim.plot.style import save, write
 
-__all__ = ["gantt", "memory", "save"]
+__all__ = ["charts", "gantt", "memory", "save", "split", "write"]

@@ -17,7 +17,6 @@ from ppsim.plot.looks import CAUSES, CHUNK, IDLE, PAIR
 from ppsim.timeline import SENDS_AND_MOVES
 
 Floats = NDArray[np.float64]
-GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -144,24 +143,41 @@ def within(bars: Bars, low: float, high: float) -> Bars:
 
 
 def merged(bars: Bars, low: float, pixel: float) -> Bars:
-    """Bars of a pixel or more as they are; of the narrower ones, one of those in each pixel's column of each line.
+    """Bars of a pixel or more as they are; of the narrower ones, one in each pixel's column of each line.
 
-    Which one: the longer a bar, the likelier, so that every code keeps its share of the area. The choice walks through
-    the column by the golden ratio from one column to the next: a fixed place would hide a kind whose turn comes back at
-    the width of a pixel. Neighbouring columns of one code make one bar.
+    A column goes to that code among those in it which has so far got least of what it fills, so that every code keeps
+    its share of the area: looking at one place of each column would hide a kind whose turn comes back at the width of a
+    pixel. Neighbouring columns of one code make one bar.
     """
     thin = bars.end - bars.start < pixel
     if not thin.any():
         return bars
-    small = bars[thin]
-    column = np.maximum(((small.start + small.end) / 2 - low) // pixel, 0).astype(np.int64)
-    key = small.line * (int(column.max()) + 2) + column  # neighbours in key are neighbours on one line
-    first = np.flatnonzero(np.diff(key, prepend=-1))
-    total = np.concatenate([[0.0], np.cumsum(small.end - small.start)])
-    begin, end = total[first], total[np.append(first[1:], len(small))]
-    point = begin + (end - begin) * (column[first] * GOLDEN % 1.0)
-    chosen = np.clip(np.searchsorted(total, point, side="right") - 1, first, np.append(first[1:], len(small)) - 1)
-    return joined(bars[~thin], _runs(small.line[first], column[first], key[first], small.code[chosen], low, pixel))
+    pieces, column = _by_column(bars[thin], low, pixel)
+    codes, which = np.unique(pieces.code, return_inverse=True)
+    lines, columns = int(pieces.line.max()) + 1, int(column.max()) + 1
+    place = (column * lines + pieces.line) * len(codes) + which
+    size = columns * lines * len(codes)
+    filled = np.bincount(place, pieces.end - pieces.start, size).reshape(columns, lines, len(codes))
+    owed = np.zeros((lines, len(codes)))
+    chosen = np.empty((columns, lines), np.int64)
+    every = np.arange(lines)
+    for here, part in enumerate(filled):
+        owed += part
+        chosen[here] = np.where(part > 0, owed, -np.inf).argmax(axis=1)
+        owed[every, chosen[here]] -= part.sum(axis=1)
+    line, at = np.nonzero(filled.any(axis=2).T)
+    return joined(bars[~thin], _runs(line, at, codes[chosen[at, line]], low, pixel))
+
+
+def _by_column(thin: Bars, low: float, pixel: float) -> tuple[Bars, Longs]:
+    """Bars under a pixel cut where they cross from one column of pixels into the next, and each piece's column."""
+    column = np.maximum((thin.start - low) // pixel, 0).astype(np.int64)
+    edge = low + (column + 1.0) * pixel
+    over = np.flatnonzero(thin.end > edge)
+    left = Bars(thin.line, thin.start, np.minimum(thin.end, edge), thin.code, thin.row)
+    right = Bars(thin.line[over], edge[over], thin.end[over], thin.code[over], thin.row[over])
+    both = (np.append(getattr(left, name), getattr(right, name)) for name in Bars.__slots__)
+    return Bars(*both), np.append(column, column[over] + 1)
 
 
 def apart(bars: Bars) -> Bars:
@@ -186,12 +202,12 @@ def merged_alone(bars: Bars, low: float, pixel: float) -> Bars:
     return found[found.code != NONE]
 
 
-def _runs(line: Longs, column: Longs, key: Longs, code: Longs, low: float, pixel: float) -> Bars:
-    """Columns of pixels as bars, those of one code that touch as one."""
-    new = np.ones(len(key), bool)
-    new[1:] = (np.diff(key) != 1) | (np.diff(code) != 0)
+def _runs(line: Longs, column: Longs, code: Longs, low: float, pixel: float) -> Bars:
+    """Columns of pixels, by line and column, as bars: those of one code that touch as one."""
+    new = np.ones(len(line), bool)
+    new[1:] = (np.diff(line) != 0) | (np.diff(column) != 1) | (np.diff(code) != 0)
     first = np.flatnonzero(new)
-    last = np.append(first[1:], len(key)) - 1
+    last = np.append(first[1:], len(line)) - 1
     nothing = np.full(len(first), NONE, np.int64)
     start, end = column[first].astype(np.float64), column[last] + 1.0
     return Bars(line[first], low + start * pixel, low + end * pixel, code[first], nothing)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import numpy as np
 
@@ -110,6 +110,12 @@ def save(figure: Figure | Axes, path: str | Path, format: str | None = None) -> 
     except OSError as error:
         reason = error.strerror or str(error)
         raise PpsimError(f"{printable(str(path))}: the figure can't be written: {reason}") from None
+
+
+def write(figure: Figure | Axes, stream: BinaryIO, format: str = "png") -> None:  # noqa: A002 - matplotlib's word
+    """Write the figure (or the one that the Axes are in) into an open binary file."""
+    with styled():
+        figure.figure.savefig(stream, format=format, metadata=_METADATA[format])  # type: ignore[union-attr]
 
 
 @cache

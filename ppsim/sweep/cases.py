@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,10 +152,11 @@ class _View:
 
     def value(self, name: str) -> Any:
         """The value of a setting or of a derived name."""
+        if name == "gpus":
+            parts = (setting(self._settings, f"pipeline.{key}") for key in ("ranks", "data_parallel"))
+            return prod(part if isinstance(part, int) else 0 for part in parts)
         if name in DERIVED:
-            placement, pipeline = self._experiment.placement, self._experiment.pipeline
-            if name == "gpus":
-                return pipeline.ranks * pipeline.data_parallel
+            placement = self._experiment.placement
             return placement.stages if name == "stages" else max(len(held) for held in placement.stages_of)
         return setting(self._settings, self._path_of(name))
 

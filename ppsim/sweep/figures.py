@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from ppsim.config.experiment import Experiment
 from ppsim.metrics import scalars
 from ppsim.result import Result
 from ppsim.schedules import Problem
@@ -17,11 +18,11 @@ def figures(result: Result) -> dict[str, Any]:
         "schedule": result.schedule.name,
         "ranks": pipeline.ranks,
         "microbatches": pipeline.microbatches,
-        "virtual_stages": max(len(held) for held in result.plan.placement.stages_of),
+        "virtual_stages": max(map(len, result.plan.placement.stages_of)),
         "steps": pipeline.steps,
         "engine": result.engine,
         "data_parallel": pipeline.data_parallel,
-        "work_s": float(work(result)),
+        "work_s": float(work(result.experiment, result.problem)),
     }
     found |= scalars(result.run)
     if result.spread is not None:
@@ -30,13 +31,12 @@ def figures(result: Result) -> dict[str, Any]:
     return found | {f"theory.{key}": theory.get(key) for key in ("makespan_s", "bubble_ratio")}
 
 
-def work(result: Result) -> Fraction:
+def work(experiment: Experiment, problem: Problem) -> Fraction:
     """Seconds of forward and backward that a step of all replicas computes, were every device of speed 1.
 
     Cases with the same work train as much in a step, so that their step times can be compared.
     """
-    problem: Problem = result.problem
-    weights = result.experiment.pipeline.microbatch_weights
+    weights = experiment.pipeline.microbatch_weights
     units = problem.microbatches if weights is None else sum(weights, Fraction(0)) * len(problem.slices)
     once = sum((f + b for f, b in zip(problem.costs.forward, problem.costs.backward, strict=True)), Fraction(0))
-    return once * units * result.experiment.pipeline.data_parallel
+    return once * units * experiment.pipeline.data_parallel

@@ -6,6 +6,8 @@ Run with ``pip install torch``; written for 2.13.
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ from tests.formats import torch_stages
 from tests.goldens import Case, cases
 from tests.simulated import simulate
 
+torch: Any = pytest.importorskip("torch", reason="needs PyTorch (pip install torch)")
 schedules: Any = pytest.importorskip(
     "torch.distributed.pipelining.schedules", reason="needs PyTorch (pip install torch)"
 )
@@ -145,6 +148,28 @@ def test_an_export_is_what_torchs_own_class_would_run(schedule: str, microbatche
             assert _reshards_sorted(ours.pipeline_order_with_comms) == expected
     again = simulate(from_torch(theirs), ranks, microbatches)
     assert again.timeline.makespan == result.timeline.makespan
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["torch-csv-comms", "torch-csv-comms-deferred"])
+@pytest.mark.parametrize("schedule", ["1f1b", "interleaved_1f1b", "zbv", "hanayo"])
+def test_an_export_trains(schedule: str, format_: str, tmp_path: Path) -> None:
+    """Two processes run a step in our order; the gradients are those of the step without a pipeline."""
+    from tests.formats import torch_train
+
+    microbatches = 4
+    result = simulate(schedule, 2, microbatches)
+    path = tmp_path / "order.csv"
+    with path.open("w") as stream:
+        FORMATS[format_].write(result, stream)
+    command = [sys.executable, "-m", "tests.formats.torch_train", str(path)]
+    root = Path(__file__).parents[2]
+    running = [subprocess.Popen([*command, str(rank), str(microbatches)], cwd=root) for rank in range(2)]
+    assert [process.wait(timeout=120) for process in running] == [0, 0]
+    found = {**torch.load(path.with_suffix(".0")), **torch.load(path.with_suffix(".1"))}
+    for stage, expected in torch_train.whole_step(result.problem.stages, microbatches).items():
+        for parameter, gradient in zip(found[stage], expected, strict=True):
+            assert parameter == pytest.approx(gradient, abs=1e-6)  # float32: sums over microbatches round otherwise
 
 
 def _reshards_sorted(order: dict[int, list[Any]]) -> list[list[str]]:

@@ -15,7 +15,20 @@ from ppsim.metrics import Run, waits
 from ppsim.ops import Kind
 from ppsim.plot.labels import MOST
 from tests.plot.runs import (
-    COSTS, HALVES, MS, SLOW, ids, legend_texts, lines, outside, overlaps, rectangles, run, spans, texts, title,
+    COSTS,
+    HALVES,
+    MS,
+    SLOW,
+    ids,
+    legend_texts,
+    lines,
+    outside,
+    overlaps,
+    rectangles,
+    run,
+    spans,
+    texts,
+    title,
 )  # fmt: skip
 
 PLAIN = {
@@ -55,7 +68,9 @@ def test_idle_time_is_shaded_by_cause_and_fills_the_rest_of_every_line(make):
         for rank in range(result.plan.ranks):
             assert sum(end - start for line, start, end in drawn if line == rank) == by_cause[rank, number]
     for rank in range(result.plan.ranks):  # one after the other from 0 to the makespan, no hole, no overlap
-        here = sorted((s, e) for name in ids(axes) if re.match("ops|idle", name) for r, s, e in spans(axes, name) if r == rank)
+        here = sorted(
+            (s, e) for name in ids(axes) if re.match("ops|idle", name) for r, s, e in spans(axes, name) if r == rank
+        )
         assert here[0][0] == 0 and here[-1][1] == result.timeline.makespan
         assert [end for _, end in here[:-1]] == [start for start, _ in here[1:]]
 
@@ -94,7 +109,9 @@ def test_a_fused_pair_is_its_forward_above_its_backward():
     result = run("dualpipe", 4, 8, HALVES)
     plan, timeline = result.plan, result.timeline
     heads = np.flatnonzero(plan.tail) - 1
-    pairs = set(zip(plan.rank[heads].tolist(), timeline.start[heads].tolist(), timeline.end[heads].tolist(), strict=True))
+    pairs = set(
+        zip(plan.rank[heads].tolist(), timeline.start[heads].tolist(), timeline.end[heads].tolist(), strict=True)
+    )
     axes = plot.gantt(result)
     assert pairs and spans(axes, "ops-pair-F") == spans(axes, "ops-pair-B") == pairs
     upper, lower = rectangles(axes, "ops-pair-F"), rectangles(axes, "ops-pair-B")

@@ -1,0 +1,71 @@
+"""What a case takes and holds at least, from its costs alone: no orders, no plan, no simulation."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ppsim.config.experiment import Experiment
+from ppsim.plan.holdings import static
+from ppsim.schedules import Problem
+from ppsim.units import to_bytes
+
+NS = Fraction(1, 10**9)
+"""More than rounding can take off an op's time."""
+
+
+def step_bound(experiment: Experiment, problem: Problem) -> Fraction:
+    """Seconds per step that no schedule with these costs and this placement can beat.
+
+    Over ranks, the largest of: the forwards that come before its first op, plus all of its work. It is at most what
+    the metric ``step_bound_s`` says of the finished plan, which knows the schedule's ops and not their number alone.
+    Where stages are on several ranks, who does what is the schedule's choice: then the mean over ranks.
+    """
+    topology, placement, costs = experiment.topology(), problem.placement, problem.costs
+    speeds = [topology.speed(rank) for rank in range(problem.ranks)]
+    per_stage = [_work(experiment, problem, stage) for stage in range(problem.stages)]
+    steps = experiment.pipeline.steps
+    if placement.replicated:
+        return sum(per_stage, Fraction(0)) / sum(speeds)
+    overlapped = costs.overlapped or costs.forward
+    lightest = min(experiment.pipeline.microbatch_weights or [Fraction(1)])
+    shortest = min((part.time for part in problem.slices), default=Fraction(1))
+    ops = problem.microbatches * (1 if costs.overlapped else 2)
+    lead = [Fraction(0)]
+    for stage, (rank,) in enumerate(placement.ranks_of):
+        forward = min(costs.forward[stage], overlapped[stage]) * lightest * min(shortest, 1) / speeds[rank]
+        lead.append(lead[-1] + max(forward - NS, Fraction(0)) + experiment.runtime.op_overhead)
+    found = Fraction(0)
+    for rank, held in enumerate(placement.stages_of):
+        work = sum((per_stage[stage] for stage in held), Fraction(0)) / speeds[rank]
+        work += ops * len(held) * experiment.runtime.op_overhead
+        before = lead[min(held, default=0)]
+        found = max(found, before + work if experiment.runtime.barrier and not problem.stream else before / steps + work)
+    return found
+
+
+def _work(experiment: Experiment, problem: Problem, stage: int) -> Fraction:
+    """Seconds of ops of a stage in a step, on a rank of speed 1: at least."""
+    pipeline, costs = experiment.pipeline, problem.costs
+    weights = pipeline.microbatch_weights or [Fraction(1)] * pipeline.microbatches
+    once = costs.forward[stage] + costs.backward[stage]
+    if costs.overlapped is not None:
+        once = min(costs.overlapped[stage], costs.forward[stage] + min(costs.backward))
+    again = Fraction(0)
+    if experiment.schedule.trains and not experiment.schedule.explicit_recompute and (mode := pipeline.recomputed(stage)) != "none":
+        repeated = weights[:-1] if mode == "except_last" else weights
+        again = costs.recompute[stage] * sum(repeated, Fraction(0))
+    length = sum(weights, Fraction(0))
+    rounding = 4 * len(weights) * NS
+    slices = len(problem.slices)
+    return max(slices * (once * length + again - rounding), Fraction(0))
+
+
+def memory_bound(problem: Problem) -> int:
+    """Bytes that some rank holds at least: weights, gradients, optimizer state."""
+    return int(static(problem).sum(axis=0).max(initial=0))
+
+
+def too_large(experiment: Experiment, problem: Problem) -> bool:
+    """Whether what a rank holds throughout is more than a device has."""
+    memory = experiment.topology().cluster.device.memory
+    return memory is not None and memory_bound(problem) > to_bytes(memory)
