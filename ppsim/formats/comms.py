@@ -70,7 +70,7 @@ def early_receives(orders: Orders) -> Orders:
     while any(todo):
         moved = False
         for rank, steps in enumerate(todo):
-            if not steps or not _missing(steps[0], home) <= there:
+            if not steps or not there.issuperset(_inputs(steps[0], home)):
                 continue
             moved = True
             step = steps.popleft()
@@ -91,34 +91,56 @@ def early_receives(orders: Orders) -> Orders:
 def deferred_receives(orders: Orders, lower_rank_first: bool = False) -> Orders:
     """Orders with SEND and RECV, each RECV moved right before the op that uses it.
 
-    With ``lower_rank_first``, of two ranks that send to each other the lower one posts those receives from the other
-    that came before, before it sends to it: PyTorch's rule (``defer_pp_recv``). It doesn't make the order safe where a
-    send waits for its receive: on two ranks 1F1B's 0SEND_F1 and 1SEND_B0 still wait for each other. Early receives are.
+    Receives from one rank keep their order among themselves, because that is how they find their messages: one that is
+    used later may have to come earlier than that. With ``lower_rank_first``, of two ranks that send to each other the
+    lower one posts those receives from the other that came before, before it sends to it: PyTorch's rule
+    (``defer_pp_recv``). It doesn't make the order safe where a send waits for its receive: on two ranks 1F1B's 0SEND_F1
+    and 1SEND_B0 still wait for each other. Early receives are safe.
     Raises FormatError for a RECV that no op of its rank uses.
     """
     home = homes(orders)
     done: list[list[Unit]] = []
     for rank, table in enumerate(orders):
         mine: list[Unit] = []
-        waiting: dict[Op, int] = {}
+        waiting: dict[int, deque[Op]] = {}
+        """Receives that are yet to be listed, by sender."""
         for step in units(table):
             first = step[0]
             if first.kind in RECEIVES:
-                waiting[first] = home[first.stage + (-1 if first.kind == Kind.RECV_F else 1)]
+                waiting.setdefault(home[_other_stage(first)], deque()).append(first)
                 continue
-            now: list[Op] = []
-            if first.kind in SENDS and lower_rank_first:
-                to = home[first.stage + (1 if first.kind == Kind.SEND_F else -1)]
-                now = [receive for receive, sender in waiting.items() if rank < to == sender]
-            now += [receive for op in step if (receive := _input(op)) in waiting]
-            for receive in now:
-                del waiting[receive]
-                mine.append((receive,))
+            if first.kind in SENDS and lower_rank_first and rank < home[_other_stage(first)]:
+                mine += [(receive,) for receive in waiting.pop(home[_other_stage(first)], ())]
+            for needed in _inputs(step, home):
+                queue = waiting.get(home[_other_stage(needed)], deque())
+                for _ in range(queue.index(needed) + 1 if needed in queue else 0):
+                    mine.append((queue.popleft(),))
             mine.append(step)
-        if waiting:
-            raise FormatError(f"rank {rank}: {next(iter(waiting))}: no op behind it uses what is received")
+        unused = next((receive for queue in waiting.values() for receive in queue), None)
+        if unused is not None:
+            raise FormatError(f"rank {rank}: {unused}: no op behind it uses what is received")
         done.append(mine)
     return _orders(done, orders)
+
+
+def first_mix_up(orders: Orders) -> tuple[Op, Op] | None:
+    """The first RECV that would take another's message where messages between two ranks are matched by their order.
+
+    Returns it and the RECV that its sender means, or None where all agree, as PyTorch needs it.
+    """
+    home = homes(orders)
+    sent: dict[tuple[int, int], list[Op]] = {}
+    received: dict[tuple[int, int], list[Op]] = {}
+    for rank, table in enumerate(orders):
+        for op in table:
+            if op.kind in SENDS:
+                kind = Kind.RECV_F if op.kind == Kind.SEND_F else Kind.RECV_B
+                meant = Op(kind, _other_stage(op), op.microbatch)
+                sent.setdefault((rank, home[meant.stage]), []).append(meant)
+            elif op.kind in RECEIVES:
+                received.setdefault((home[_other_stage(op)], rank), []).append(op)
+    pairs = (zip(received.get(pair, ()), meant, strict=False) for pair, meant in sent.items())
+    return next(((got, meant) for pair in pairs for got, meant in pair if got != meant), None)
 
 
 def gradient_syncs(orders: Orders) -> Orders:
@@ -181,6 +203,11 @@ def _next_stages(steps: list[Unit]) -> list[list[int]]:
     return out[::-1]
 
 
+def _other_stage(op: Op) -> int:
+    """The stage at the other end of a SEND or RECV."""
+    return op.stage + (1 if op.kind in (Kind.SEND_F, Kind.RECV_B) else -1)
+
+
 def _input(op: Op) -> Op | None:
     """The RECV of what an op takes from another stage, whether or not that is on another rank."""
     if op.kind == Kind.F:
@@ -188,10 +215,9 @@ def _input(op: Op) -> Op | None:
     return Op(Kind.RECV_B, op.stage, op.microbatch) if op.kind in BACKWARD else None
 
 
-def _missing(step: Unit, home: dict[int, int]) -> set[Op]:
-    """The inputs of a step; the first stage's forward and the last stage's backward have none."""
-    neighbour = {Kind.F: -1, Kind.B: 1, Kind.I: 1}
-    return {need for op in step if (need := _input(op)) and op.stage + neighbour[op.kind] in home}
+def _inputs(step: Unit, home: dict[int, int]) -> list[Op]:
+    """The inputs of a step, by their RECVs; the first stage's forward and the last stage's backward have none."""
+    return [need for op in step if (need := _input(op)) and _other_stage(need) in home]
 
 
 def _message(op: Op, home: dict[int, int]) -> tuple[Op, Op] | None:
@@ -215,7 +241,7 @@ def _stuck(todo: Iterable[deque[Unit]], there: set[Op], home: dict[int, int]) ->
     lines = []
     for rank, steps in enumerate(todo):
         if steps:
-            missing = ", ".join(str(op) for op in sorted(_missing(steps[0], home) - there))
+            missing = ", ".join(str(op) for op in _inputs(steps[0], home) if op not in there)
             lines.append(f"rank {rank} at {cell(steps[0])} waits for {missing}, which is never sent")
     return "\n".join(["no rank can go on:", *lines])
 

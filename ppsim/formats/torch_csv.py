@@ -51,6 +51,9 @@ def compute_only(orders: Orders, alphabet: Alphabet = "torch") -> str:
 def compute_comms(orders: Orders, defer: bool = False) -> str:
     """The text of a schedule with communication, as PyTorch lowers it: receives early, or with ``defer`` late.
 
+    Of late receives PyTorch 2.13's own rule mixes some up where two ranks exchange messages of both directions of a V
+    (ScheduleZBVZeroBubble with ``defer_pp_recv`` trains wrongly); here they keep the order of their sends.
+
     Orders that list their SENDs and RECVs are written as they stand. Raises FormatError as ``compute_only`` does.
     """
     _check(orders)
@@ -58,6 +61,12 @@ def compute_comms(orders: Orders, defer: bool = False) -> str:
         orders = comms.lowered(orders)
         if defer:
             orders = comms.deferred_receives(orders, lower_rank_first=True)
+    elif mixed_up := comms.first_mix_up(orders):
+        got, meant = mixed_up
+        raise FormatError(
+            f"{got} stands where its sender has sent what {meant} receives; PyTorch matches messages between two ranks "
+            "by their order: list receives in the order of their sends"
+        )
     return dialects.write(orders)
 
 

@@ -74,7 +74,8 @@ def test_ring_all_reduce_alone(copies: int) -> None:
     """2(n-1)/n of 120 MB in buckets of 40 MB over 1 GB/s, and one flight of 5 ms after the last (Patarasuk and Yuan)."""
     cluster = {**NODES, "inter_node": {"bandwidth": "1 GB/s", "latency": "5 ms"}}
     run = run_of("gpipe", 1, 1, {"data_parallel": copies}, costs={"weights": "120 MB"}, cluster=cluster)
-    assert makespan_ms(run) == 3 + 2 * (copies - 1) * 120 / copies + 5
+    # Each of the three buckets is rounded to a whole byte and nanosecond.
+    assert makespan_ms(run) == pytest.approx(3 + 2 * (copies - 1) * 120 / copies + 5, abs=3e-6)
     assert len(run.plan.transfers) == 3
 
 

@@ -28,7 +28,7 @@ LETTERS = {Kind.F: "F", Kind.B: "BB", Kind.I: "B", Kind.W: "W"}
 
 
 def as_drawn(result: ppsim.Result, rows: tuple[str, ...]) -> Timeline:
-    """The timeline that a picture shows for a result's plan: a letter is a ms. Every letter is that of the plan's op."""
+    """The timeline that a picture shows for a result's plan: a letter is a ms, and every letter its op's."""
     plan = result.plan
     start, end = np.zeros(len(plan), np.int64), np.zeros(len(plan), np.int64)
     for rank, text in enumerate(rows):

@@ -67,7 +67,7 @@ def test_one_virtual_stage_is_1f1b_exactly() -> None:
     ("schedule", "message"),
     [
         (interleaved(group=9), "schedule.group: 9 is more than the 8 microbatches; at most 8"),
-        (interleaved(1, combined=True), "schedule.combined: fuses the ops of different chunks; virtual_stages is 1, at"),
+        (interleaved(1, combined=True), "schedule.combined: fuses the ops of different chunks; virtual_stages is 1"),
         ({"name": "interleaved_zb", "group": 0}, "schedule.group: 0 is too small; at least 1"),
     ],
 )
@@ -89,7 +89,7 @@ PRIMUS = [
     (16, 64, (237, 214.5, 203.25), (268.6, 243.1, 230.35)),
     (16, 128, (429, 406.5, 395.25), (486.2, 460.7, 447.95)),
 ]
-"""Makespans that AMD-AGI/Primus (fd1eeab), its schedule tables and simulator, give; those of p=8, m=32 are in its blog."""
+"""Makespans by the schedule tables and the simulator of AMD-AGI/Primus (fd1eeab); its blog shows those of p=8, m=32."""
 
 
 @pytest.mark.parametrize(("p", "m", "equal", "unequal"), PRIMUS)
@@ -97,7 +97,8 @@ def test_primus_gives_the_same_makespan_and_memory(
     p: int, m: int, equal: tuple[float, ...], unequal: tuple[float, ...]
 ) -> None:
     """Its peak on rank 0: p activations of a stage for 1F1B, p(1 + (p-1)/(pv)) interleaved (Korthikanti, 4.2.3)."""
-    for v, schedule, one, other in zip((1, 2, 4), ("1f1b", interleaved(2), interleaved(4)), equal, unequal, strict=True):
+    schedules = ("1f1b", interleaved(2), interleaved(4))
+    for v, schedule, one, other in zip((1, 2, 4), schedules, equal, unequal, strict=True):
         for costs, expected in (
             ({"forward": "1 ms", "input_grad": "1 ms", "weight_grad": "1 ms"}, one),
             ({"forward": "1.2 ms", "input_grad": "1.4 ms", "weight_grad": "0.8 ms"}, other),
@@ -135,7 +136,8 @@ def test_other_programs_give_the_same_makespan(program: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("halves", "expected"), [((2, 2, 1), (42, 86, 126, 174, 654, 670)), ((10, 12, 8), (252, 516, 756, 1044, 3924, 4032))]
+    ("halves", "expected"),
+    [((2, 2, 1), (42, 86, 126, 174, 654, 670)), ((10, 12, 8), (252, 516, 756, 1044, 3924, 4032))],
 )
 def test_fixed_v_is_no_slower_than_sails(halves: tuple[int, int, int], expected: tuple[int, ...]) -> None:
     """sail-sg zbpp's `zbv` picks its order by costs."""

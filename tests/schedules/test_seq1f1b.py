@@ -32,7 +32,7 @@ def test_backwards_take_the_oldest_microbatch_its_last_slice_first() -> None:
 @pytest.mark.parametrize("k", [1, 2, 4])
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (4, 3), (8, 16)])
 def test_bubble_is_a_kth_of_1f1bs(p: int, m: int, k: int) -> None:
-    """Throughput grows as k·m / (k·m + p-1) for slices of equal cost: m · 12 ms of work and (p-1) · 12/k of idle time."""
+    """Throughput grows as k·m / (k·m + p-1) for slices of equal cost: m · 12 ms of work, (p-1) · 12/k of idle time."""
     costs = {"forward": "4 ms", "backward": "8 ms", "activation": "8 kB", "message": "4 MB"}
     result = simulate(sliced(k), p, m, costs=costs)
     assert result.timeline.makespan == m * 12 * 10**6 + (p - 1) * 12 * 10**6 // k
@@ -46,7 +46,7 @@ def test_bubble_is_a_kth_of_1f1bs(p: int, m: int, k: int) -> None:
 
 
 def test_attention_grows_with_the_position() -> None:
-    """Half of 16 ms is attention: slice j of 4 takes 8/4 + 8 · ((j+1)² - j²)/16 = 2.5, 3.5, 4.5, 5.5 ms; B twice that."""
+    """Half of 16 ms is attention: slice j of 4 takes 8/4 + 8 · ((j+1)² - j²)/16 = 2.5, 3.5, 4.5, 5.5 ms; B twice."""
     costs = {"forward": "16 ms", "backward": "32 ms", "activation": "4 kB"}
     result = simulate(sliced(4, attention=0.5), 1, 1, costs=costs)
     lengths = (result.timeline.end - result.timeline.start).tolist()
@@ -58,8 +58,10 @@ def test_attention_grows_with_the_position() -> None:
 
 
 def test_shorter_slices_at_the_end_can_take_as_long() -> None:
-    """All attention: a prefix x takes x². Lengths sqrt(1), sqrt(2)-1, … of two would be equal; 7 and 3 of 10 nearly are:
-    0.49 and 0.51 of 100 ms. Messages are 0.7 and 0.3 of 1 MB."""
+    """All attention: a prefix x takes x². Of 7 and 3 tenths the times are nearly equal, 0.49 and 0.51 of 100 ms.
+
+    Messages are 0.7 and 0.3 of 1 MB.
+    """
     costs = {"forward": "100 ms", "backward": "200 ms", "message": "1 MB"}
     result = simulate(sliced(2, attention=1, lengths=[7, 3]), 2, 1, costs=costs)
     forwards = result.tasks[(result.tasks.kind == "F") & (result.tasks["rank"] == 0)]
@@ -69,7 +71,8 @@ def test_shorter_slices_at_the_end_can_take_as_long() -> None:
 
 def test_slices_and_lengths_of_microbatches_multiply() -> None:
     """A microbatch of half the length has slices of half the time: 1 rank, (1 + 0.5) · 12 ms."""
-    result = simulate(sliced(2), 1, 2, pipeline={"microbatch_weights": [1, 0.5]}, costs={"forward": "4 ms", "backward": "8 ms"})
+    costs = {"forward": "4 ms", "backward": "8 ms"}
+    result = simulate(sliced(2), 1, 2, pipeline={"microbatch_weights": [1, 0.5]}, costs=costs)
     assert result.timeline.makespan == 18 * 10**6
 
 

@@ -58,7 +58,7 @@ def test_copies_sum_their_gradients_beside_each_other() -> None:
 
 
 def test_overlapped_sync_starts_when_a_stages_last_backward_is_done() -> None:
-    """Every rank's far stage is done a backward, 2 ms, before its near one: its 1 ms hides, the near stage's doesn't."""
+    """Every rank's far stage is done a backward, 2 ms, before its near one: its 1 ms hides, the other's doesn't."""
     costs, link = {"weights": "10 MB"}, {"inter_node": {"bandwidth": "10 GB/s"}}
     result = simulate("chimera", 4, 4, costs=costs, cluster=link, runtime={"grad_sync": "overlapped"})
     assert result.timeline.makespan == (3 * 4 + 2 * 2 + 1) * 10**6
@@ -76,7 +76,7 @@ def test_a_unit_that_isnt_full_is_a_warning() -> None:
     ("p", "m", "message"),
     [
         (3, 6, "pipeline.ranks: chimera needs an even number of ranks; 3 is odd, 4 would do"),
-        (4, 5, "pipeline.microbatches: chimera needs an even number of microbatches, half for each direction; 5 is odd"),
+        (4, 5, "pipeline.microbatches: chimera needs an even number of microbatches, half for each direction; 5 is"),
     ],
 )
 def test_sizes_that_chimera_refuses(p: int, m: int, message: str) -> None:
