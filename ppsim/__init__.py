@@ -7,42 +7,43 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ppsim import plot as plot
+    from ppsim.comparison import Comparison as Comparison
+    from ppsim.comparison import compare as compare
     from ppsim.config.experiment import Experiment as Experiment
     from ppsim.config.load import load as load
-    from ppsim.errors import (
-        ConfigError as ConfigError,
-    )
-    from ppsim.errors import (
-        DeadlockError as DeadlockError,
-    )
-    from ppsim.errors import (
-        FormatError as FormatError,
-    )
-    from ppsim.errors import (
-        PpsimError as PpsimError,
-    )
-    from ppsim.errors import (
-        ScheduleError as ScheduleError,
-    )
+    from ppsim.errors import ConfigError as ConfigError
+    from ppsim.errors import DeadlockError as DeadlockError
+    from ppsim.errors import FormatError as FormatError
+    from ppsim.errors import PpsimError as PpsimError
+    from ppsim.errors import ScheduleError as ScheduleError
+    from ppsim.explanation import explain as explain
+    from ppsim.formats.torch_live import from_torch as from_torch
     from ppsim.result import Result as Result
     from ppsim.schedules import Schedule as Schedule
     from ppsim.simulation import simulate as simulate
+    from ppsim.sweep.export import read_sweep as read_sweep
 
 _PUBLIC = {
+    "Comparison": "ppsim.comparison",
+    "compare": "ppsim.comparison",
     "Experiment": "ppsim.config.experiment",
-    "Result": "ppsim.result",
-    "Schedule": "ppsim.schedules",
     "load": "ppsim.config.load",
-    "simulate": "ppsim.simulation",
-    "PpsimError": "ppsim.errors",
     "ConfigError": "ppsim.errors",
-    "ScheduleError": "ppsim.errors",
     "DeadlockError": "ppsim.errors",
     "FormatError": "ppsim.errors",
+    "PpsimError": "ppsim.errors",
+    "ScheduleError": "ppsim.errors",
+    "explain": "ppsim.explanation",
+    "from_torch": "ppsim.formats.torch_live",
+    "Result": "ppsim.result",
+    "Schedule": "ppsim.schedules",
+    "simulate": "ppsim.simulation",
+    "read_sweep": "ppsim.sweep.export",
 }
 
 
@@ -59,3 +60,26 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*_PUBLIC, "plot"])
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Let a Result and a Comparison show themselves in this shell; importing ppsim inside one does it, too."""
+
+    def page(result: Any) -> str:
+        from ppsim import display
+
+        return display.page(result)
+
+    def comparison_page(comparison: Any) -> str:
+        from ppsim import display
+
+        return display.comparison_page(comparison)
+
+    # By name: neither the results nor the plots are imported before one is shown.
+    html = shell.display_formatter.formatters["text/html"]
+    html.for_type_by_name("ppsim.result", "Result", page)
+    html.for_type_by_name("ppsim.comparison", "Comparison", comparison_page)
+
+
+if (_ipython := sys.modules.get("IPython")) is not None and (_shell := _ipython.get_ipython()) is not None:
+    load_ipython_extension(_shell)

@@ -118,25 +118,48 @@ def list_(what: Listing) -> None:
 
 
 class PlotKind(StrEnum):
-    """Which picture."""
+    """Which picture: of a run the first two, of a sweep the others."""
 
     gantt = "gantt"
     memory = "memory"
+    bubble = "bubble"
+    heatmap = "heatmap"
+    schedules = "schedules"
+    pareto = "pareto"
 
 
 @app.command()
 def plot(
-    config: Annotated[Path, typer.Argument(help="An experiment, or the results folder of a run.", show_default=False)],
+    config: Annotated[
+        Path, typer.Argument(help="An experiment, or the results folder of a run or a sweep.", show_default=False)
+    ],
     set_: Set = None,
-    kind: Annotated[PlotKind, typer.Option(help="Which picture.")] = PlotKind.gantt,
+    kind: Annotated[
+        PlotKind | None,
+        typer.Option(help="Which picture (default: gantt; of a sweep, all that suit it).", show_default=False),
+    ] = None,
+    x: cli_sweep.Axis = None,
+    y: cli_sweep.Axis = None,
+    hue: cli_sweep.Axis = None,
+    facet: cli_sweep.Axis = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="File (default: NAME-KIND.FORMAT).")] = None,
     format_: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
     size: Annotated[str, typer.Option(help="notebook, slide or paper.")] = "notebook",
     engine: EngineOption = EngineName.auto,
 ) -> None:
-    """Draw a Gantt chart or the memory of every rank over time."""
+    """Draw a run's Gantt chart or the memory of every rank over time, or the pictures of a sweep."""
     from ppsim import plot as plots
+    from ppsim.errors import ConfigError
 
+    axes_of_sweep = {"x": x, "y": y, "hue": hue, "facet": facet}
+    if cli_sweep.holds_sweep(config):
+        cli_sweep.plot(config, kind and kind.value, axes_of_sweep, output, format_, size)
+        return
+    if given := [f"--{name}" for name, value in axes_of_sweep.items() if value is not None]:
+        raise ConfigError(f"{', '.join(given)}: for the folder of a sweep; {config} is none")
+    if kind not in (None, PlotKind.gantt, PlotKind.memory):
+        raise ConfigError(f"--kind {kind}: a picture of a sweep; {config} is none; of a run: gantt, memory")
+    kind = kind or PlotKind.gantt
     source = config / "config.yaml" if (config / "config.yaml").is_file() else config
     result = _simulated(source, set_, engine)
     axes = getattr(plots, kind.value)(result, size=size)

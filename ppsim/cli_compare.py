@@ -37,11 +37,11 @@ def compare(
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Set experiments, or schedules of one experiment, side by side."""
-    from ppsim import compare as comparing
     from ppsim import display
+    from ppsim.comparison import compare as compared
 
     results, left_out = _results(configs, schedules, set_)
-    found = comparing.compare(results)
+    found = compared(results)
     if json:
         import json as text
 
@@ -98,8 +98,8 @@ def explain(
     from ppsim import display
     from ppsim.config.load import load
     from ppsim.errors import ConfigError
-    from ppsim.explain import explain as chain_of
-    from ppsim.explain import find
+    from ppsim.explanation import explain as chain_of
+    from ppsim.explanation import find
     from ppsim.simulation import simulate
     from ppsim.units import parse, to_ns
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import html
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from ppsim import theory
 from ppsim.errors import printable
-from ppsim.metrics import waits
+from ppsim.explanation import limits
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ppsim.compare import Comparison
-    from ppsim.explain import Link
+    from ppsim.comparison import Comparison
+    from ppsim.explanation import Link
     from ppsim.result import Result
 
 RANKS_SHOWN = 16
@@ -75,7 +75,8 @@ def headline(result: Result) -> list[tuple[str, str]]:
         rows.append(
             (
                 "could win",
-                f"at most {s['max_speedup']:.3f}x in one step, {s['max_speedup_stream']:.3f}x over many without barrier",
+                f"at most {s['max_speedup']:.3f}x in one step, "
+                f"{s['max_speedup_stream']:.3f}x over many without barrier",
             )
         )
     return rows
@@ -102,28 +103,6 @@ def _memory_line(result: Result) -> str:
     if over <= 0:
         return f"{text} of {size(capacity)}: fits"
     return f"{text} of {size(capacity)}: does NOT fit, {size(over)} too much at {seconds(worst['peak_memory_at_s'])}"
-
-
-def limits(result: Result) -> str:
-    """What limits the step: the largest sum of waits for one cause at one place, with its share of all idle time."""
-    found = waits.limits(result.run)
-    total = sum(ns for _, _, ns in found)
-    if not total:
-        return "nothing is idle"
-    cause, place, ns = found[0]
-    return f"{100 * ns / total:.0f} % of the idle time is {CAUSE_WORDS[cause].format(place)}"
-
-
-CAUSE_WORDS = {
-    "fill": "filling the pipeline ({})",
-    "drain": "draining the pipeline ({})",
-    "upstream": "waiting for {} to finish its work",
-    "transfer": "waiting for {}",
-    "queue": "queueing for {}",
-    "blocked": "blocked by its own sends ({})",
-    "memory": "waiting for evicted activations ({})",
-    "sync": "waiting for gradient sync ({})",
-}
 
 
 def what_if(result: Result) -> str | None:
@@ -222,8 +201,14 @@ def comparison(found: Comparison, console: Console) -> None:
     for i in order:
         row = found.rows[i]
         console.print(f"{row['schedule']}: {row['limit']}", soft_wrap=True)
-    console.print("* on the Pareto front: nothing here is faster with no more memory")
-    console.print("time = work + bubble + imbalance + recomp. + comm.; removed from the right, in this order (it matters)")
+    for note in COMPARISON_NOTES:
+        console.print(note)
+
+
+COMPARISON_NOTES = (
+    "* on the Pareto front: nothing here is faster with no more memory",
+    "time = work + bubble + imbalance + recomp. + comm.; removed from the right, in this order (it matters)",
+)
 
 
 def _compared(row: dict[str, Any]) -> dict[str, str]:
@@ -267,29 +252,47 @@ def chain(result: Result, row: int, links: Sequence[Link], console: Console) -> 
 
 
 def page(result: Result) -> str:
-    """A result as HTML for a notebook: headline, table per rank, Gantt chart; all text escaped."""
+    """A result as HTML for a notebook: headline, table per rank, what limits it, Gantt chart; all text escaped."""
+    from ppsim import plot
+
+    name = f"{printable(result.experiment.name)}: {result.schedule.label}"
+    notes = [f"limit: {limits(result)}", *(f"warning: {n.key}: {n.message}" for n in result.notices)]
+    return (
+        f"<b>{html.escape(name)}</b>{_html_table(headline(result))}{_html_table(rank_rows(result), COLUMNS)}"
+        f"{''.join(f'<p>{html.escape(printable(note))}</p>' for note in notes)}{_html_picture(plot.gantt(result))}"
+    )
+
+
+def comparison_page(found: Comparison) -> str:
+    """Results side by side as HTML for a notebook: one table, Gantt charts under one time axis; all text escaped."""
+    from ppsim import plot
+
+    rows = [_compared(row) for row in found.rows]
+    columns = [*rows[0], "limit"]
+    cells = ([*row.values(), of["limit"]] for row, of in zip(rows, found.rows, strict=True))
+    notes = "".join(f"<p>{html.escape(note)}</p>" for note in COMPARISON_NOTES)
+    return f"{_html_table(cells, columns)}{notes}{_html_picture(plot.charts(found))}"
+
+
+def _html_table(rows: Iterable[Sequence[str]], columns: Sequence[str] = ()) -> str:
+    def line(cells: Sequence[str], tag: str) -> str:
+        inside = (f"<{tag} style='text-align:left'>{html.escape(printable(cell))}</{tag}>" for cell in cells)
+        return f"<tr>{''.join(inside)}</tr>"
+
+    head = line(columns, "th") if columns else ""
+    return f"<table>{head}{''.join(line(row, 'td') for row in rows)}</table>"
+
+
+def _html_picture(drawn: Any) -> str:
     import base64
     import io
 
     from ppsim import plot
 
-    axes = plot.gantt(result)
     picture = io.BytesIO()
-    plot.write(axes, picture)
-    head = "".join(
-        f"<tr><th style='text-align:left'>{html.escape(name)}</th><td style='text-align:left'>{html.escape(value)}</td></tr>"
-        for name, value in headline(result)
-    )
-    columns = "".join(f"<th>{html.escape(column)}</th>" for column in COLUMNS)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in rank_rows(result)
-    )
+    plot.write(drawn, picture)
     image = base64.b64encode(picture.getvalue()).decode()
-    return (
-        f"<b>{html.escape(printable(result.experiment.name))}: {html.escape(result.schedule.label)}</b>"
-        f"<table>{head}</table><table><tr>{columns}</tr>{rows}</table><p>limit: {html.escape(limits(result))}</p>"
-        f"<img style='max-width:100%' src='data:image/png;base64,{image}'>"
-    )
+    return f"<img style='max-width:100%' src='data:image/png;base64,{image}'>"
 
 
 def table_of(rows: list[dict[str, Any]], console: Console, title: str = "", tight: bool = False) -> None:

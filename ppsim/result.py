@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """One simulated run: ``summary`` (plain data), ``tasks``, ``transfers`` and ``memory`` (DataFrames)."""
 
@@ -38,6 +38,12 @@ class Result:
     notices: tuple[Notice, ...] = ()
     spread: dict[str, Any] | None = None
     """Statistics of the repeats with random times, where the experiment asks for them."""
+
+    def __repr__(self) -> str:
+        pipeline = self.experiment.pipeline
+        sizes = f"p={pipeline.ranks}, m={pipeline.microbatches}"
+        time = self.timeline.makespan / PER_SECOND
+        return f"<Result {self.experiment.name}: {self.schedule.label}, {sizes}, {time:g} s>"
 
     @property
     def plan(self) -> Plan:

@@ -116,7 +116,7 @@ def statistics(values: Sequence[float]) -> dict[str, float | None]:
 def student(confidence: float, freedom: int) -> float:
     """Student's t, two-sided: with that confidence |t| is no larger.
 
-    Exact for one and two degrees of freedom, else by the expansion in 1 / freedom, which is right to 0.2 % from three on.
+    Exact for one and two degrees of freedom, else by the expansion in 1 / freedom, right to 0.2 % from three on.
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
     """
     p = (1 + confidence) / 2
@@ -131,4 +131,4 @@ def student(confidence: float, freedom: int) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, start=1))
+    return z + math.fsum(term / float(freedom) ** power for power, term in enumerate(terms, start=1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from ppsim.metrics import Run
@@ -74,6 +74,6 @@ def most_at_once(spans: Iterable[tuple[int, int]]) -> int:
     return highest
 
 
-def cells(run: Run, rank: int) -> Sequence[str]:
-    """The plan's ops of one rank, as text."""
-    return [str(run.plan.op(row)) for row in run.plan.rows(rank)]
+def row(run: Run, rank: int) -> str:
+    """The plan's ops of one rank, as text with spaces between them."""
+    return " ".join(str(run.plan.op(i)) for i in run.plan.rows(rank))

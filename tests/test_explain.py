@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import ppsim
 from ppsim.engine import simpy_engine
-from ppsim.explain import explain, find
+from ppsim.explanation import explain, find
 from tests.simulated import between_nodes, experiment, simulate
 from tests.test_invariants import costs, experiments, sizes
 

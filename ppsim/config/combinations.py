@@ -14,7 +14,10 @@ def combinations(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> It
     if runtime.p2p == "fused":
         yield from _fused(schedule, pipeline, runtime)
     if schedule.asynchronous and pipeline.batch_sync:
-        yield "pipeline.batch_sync", f"'{schedule.name}' has no batch to wait for: its minibatches stream without a flush"
+        yield (
+            "pipeline.batch_sync",
+            f"'{schedule.name}' has no batch to wait for: its minibatches stream without a flush",
+        )
 
 
 def _fused(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> Iterator[tuple[str, str]]:
@@ -29,5 +32,6 @@ def _fused(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> Iterator
     if runtime.send != "overlapped":
         yield (
             "runtime.send",
-            f"'{runtime.send}' contradicts p2p: fused, whose batches themselves wait for both sides; leave one of them out",
+            f"'{runtime.send}' contradicts p2p: fused, whose batches themselves wait for both sides; leave one of them "
+            "out",
         )

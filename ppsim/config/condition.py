@@ -73,8 +73,8 @@ class Condition:
             every = isinstance(node.op, ast.And)
             return lambda value_of: (all if every else any)(part(value_of) for part in parts)
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-            inner, change = self._compiled(node.operand), operator.not_ if isinstance(node.op, ast.Not) else operator.neg
-            return lambda value_of: change(inner(value_of))
+            inner, is_not = self._compiled(node.operand), isinstance(node.op, ast.Not)
+            return lambda value_of: not inner(value_of) if is_not else -_number(inner(value_of))
         if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
             left, right, apply = self._compiled(node.left), self._compiled(node.right), _ARITHMETIC[type(node.op)]
             return lambda value_of: apply(_number(left(value_of)), _number(right(value_of)))

@@ -22,7 +22,7 @@ def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) ->
     if overrides:
         document = yamlfile.override(document, overrides)
     try:
-        return Experiment(**{"name": default_name(path), **_anchored(document.data, path.parent)})
+        return Experiment(**{"name": default_name(path), **anchored(document.data, path.parent)})
     except ConfigError as error:
         placed = [(document.locate(mistake.place), mistake) for mistake in error.mistakes]
         placed.sort(key=lambda item: item[0] if isinstance(item[0], tuple) else (0, 0))
@@ -30,7 +30,7 @@ def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) ->
         raise ConfigError("\n".join(lines) or str(error)) from None
 
 
-def _anchored(data: dict[str, Any], folder: Path) -> dict[str, Any]:
+def anchored(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings with the paths of files made relative to the folder of their config."""
     return {
         key: {**section, "path": str(folder / section["path"])}

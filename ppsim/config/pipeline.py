@@ -72,13 +72,15 @@ class Pipeline(Model):
             yield (
                 "global_batch",
                 f"global_batch = {' · '.join(sizes)} doesn't hold: {self.global_batch} is not "
-                f"{' · '.join(map(str, sizes.values()))} = {prod(sizes.values())}; leave one of them out and it is derived",
+                f"{' · '.join(map(str, sizes.values()))} = {prod(sizes.values())}; leave one of them out and it is "
+                "derived",
             )
         if isinstance(self.recompute, list) and len(self.recompute) != stages:
             yield "recompute", f"the list has {len(self.recompute)} values, there are {stages} stages"
         weights = self.microbatch_weights
         if weights is not None and len(weights) != self.microbatches:
-            yield "microbatch_weights", f"the list has {len(weights)} values, there are {self.microbatches} microbatches"
+            m = self.microbatches
+            yield "microbatch_weights", f"the list has {len(weights)} values, there are {m} microbatches"
         if self.batch_sync != "all":
             for index, stage in enumerate(self.batch_sync):
                 if not 0 <= stage < stages:
@@ -115,8 +117,8 @@ def _missing_size(settings: dict[str, Any]) -> dict[str, int]:
         fits = [str(n * step) for n in (size, size + 1) if n]
         raise _mistake(
             "global_batch",
-            f"{name} = global_batch / ({by}) = {whole} / ({' · '.join(map(str, given.values()))}) is not a whole number; "
-            f"global_batch {' or '.join(fits)} works",
+            f"{name} = global_batch / ({by}) = {whole} / ({' · '.join(map(str, given.values()))}) is not a whole "
+            f"number; global_batch {' or '.join(fits)} works",
             whole,
         )
     return {name: size}

@@ -51,9 +51,9 @@ PRESETS: dict[str, dict[str, Setting]] = {
         "barrier": Setting(False, "step() ends with the rank's own sends; clipping over all ranks makes it true"),
     },
     "megatron": {
-        "send": Setting("overlapped", "isend and irecv are posted; overlap_p2p_comm waits for them before the next use"),
+        "send": Setting("overlapped", "isend and irecv are posted; overlap_p2p_comm waits for them before their use"),
         "p2p": Setting("separate", "interleaving posts receives ahead, unless --no-overlap-p2p-communication is given"),
-        "grad_sync": Setting("end", "finalize_model_grads, after the last backward, unless --overlap-grad-reduce is given"),
+        "grad_sync": Setting("end", "finalize_model_grads at the end, unless --overlap-grad-reduce is given"),
         "barrier": Setting(True, "the gradient norm for clipping is summed over all model-parallel ranks"),
     },
 }

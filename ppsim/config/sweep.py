@@ -73,20 +73,16 @@ def listed(values: Any) -> list[Any]:
     return values.values() if isinstance(values, Range) else list(values)
 
 
-def _empty() -> Any:
-    return Field(default_factory=dict)
-
-
 class Space(Model):
     """Settings that vary: every one of ``grid`` with every one of ``zip`` and every one of ``list``."""
 
-    grid: dict[str, Values] = _empty()
+    grid: dict[str, Values] = Field({})
     """Each key's values; every combination is a case."""
-    zip: dict[str, Values] = _empty()
+    zip: dict[str, Values] = Field({})
     """Each key's values, of the same number; the first of each together, then the second of each, …"""
-    list: Items = Field(default_factory=lambda: [])
+    list: Items = Field([])
     """Mappings of settings, a case each; with a grid, zip or list of its own inside, an item is as many as that is."""
-    where: OneOrMore[str] = Field(default_factory=lambda: [])
+    where: OneOrMore[str] = Field([])
     """What must hold, as in 'microbatches >= ranks'; cases where it doesn't are left out."""
 
     @model_serializer(mode="wrap")
@@ -116,11 +112,11 @@ class Space(Model):
             yield from (((part, key), key) for key in getattr(self, part))
         yield from (((key,), key) for key in self.fixed)
 
-    def keys(self) -> dict[str, None]:
+    def swept(self) -> dict[str, None]:
         """Every key that some case sets, in the order of the file."""
         found = {key: None for _, key in self.own_keys()}
         for item in self.list:
-            found |= item.keys()
+            found |= item.swept()
         return found
 
     def values_of(self, key: str) -> Iterator[Any]:
@@ -217,4 +213,4 @@ class Sweep(Space):
         if not (self.grid or self.zip or self.list):
             yield (), "nothing varies; write grid:, zip: or list: under it"
         yield from self.problems(root)
-        yield from self.condition_problems(root, self.keys())
+        yield from self.condition_problems(root, self.swept())

@@ -46,7 +46,7 @@ class Uncertainty(Model):
     """Where the random numbers come from; the same seed gives the same ones."""
     jitter: Jitter = Jitter()
     """Random factors on the times of ops and transfers."""
-    slow: OneOrMore[Slow] = Field(default_factory=lambda: [])
+    slow: OneOrMore[Slow] = Field([])
     """Ranks that are slow."""
 
     @property

@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from ppsim.engine import simpy_engine
+from ppsim.errors import ConfigError
 from ppsim.plan.table import Plan
 from ppsim.timeline import Timeline
 
 Engine = Literal["auto", "simpy", "compiled"]
 
+SIMPY_UP_TO = 20_000
+"""Ops that ``auto`` gives to the model of record; above, the compiled engine saves more than it takes to load."""
+
 
 def run(plan: Plan, engine: Engine = "auto") -> tuple[Timeline, str]:
-    """Simulate a plan; returns the Timeline and the name of the engine that made it."""
-    return simpy_engine.run(plan), "simpy"
+    """Simulate a plan; returns the Timeline and the name of the engine that made it.
+
+    Raises DeadlockError where ranks wait for ever, ConfigError where 'compiled' is asked for and Numba isn't there.
+    """
+    if engine == "simpy" or (engine == "auto" and len(plan) <= SIMPY_UP_TO):
+        return simpy_engine.run(plan), "simpy"
+    try:
+        compiled = _compiled()
+    except ImportError as error:
+        if engine == "auto":
+            return simpy_engine.run(plan), "simpy"
+        raise ConfigError(
+            f"engine: 'compiled' needs Numba, which can't be imported ({error}); install it with "
+            "pip install 'ppsim[fast]', or use 'simpy': the results are the same"
+        ) from None
+    return compiled(plan), "compiled"
+
+
+def _compiled() -> Callable[[Plan], Timeline]:
+    from ppsim.engine import compiled
+
+    return compiled.run

@@ -66,7 +66,8 @@ def run(plan: Plan) -> Timeline:
     else:
         transfer_start = np.full(t, NEVER, np.int64)
         _with_ports(_work(plan), _lanes(plan), moment, transfer_start)
-    if np.any(moment == NEVER) or np.any(transfer_start == NEVER):
+    if np.any(moment < 0) or np.any(transfer_start < 0):
+        np.maximum(moment, NEVER, out=moment)
         raise explain(plan, start, end, ready, transfer_start)
     return finished(plan, start, end, ready, transfer_start)
 
@@ -199,7 +200,9 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
     n, t, ranks = len(duration), len(route), len(offsets) - 1
     first, waiting = _waiting(2 * n + 3 * t, ptr, event)
     begins, starts, leaves = first[0] < first[n], first[2 * n] < first[2 * n + t], first[2 * n + t] < first[2 * n + 2 * t]
-    pending, held = ptr[1:] - ptr[:-1], ptr[n] < ptr[2 * n]
+    held = ptr[n] < ptr[2 * n]
+    for thing in range(2 * n + t):
+        moment[thing] = NEVER - (ptr[thing + 1] - ptr[thing])
     at = offsets[:-1].copy()
     busy = np.zeros(ranks, np.bool_)
     taken = np.zeros(len(lanes_ptr) - 1, np.bool_)
@@ -211,14 +214,14 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
     touched = np.empty(len(ports), np.int32)  # lanes that may have one to start
     turns = np.empty((len(ports), 2), np.int64)  # a heap of those: (ready time, transfer)
     heap = np.empty((ranks + t, 2), np.int64)  # what will end, leave or arrive: (time, event)
-    met = np.empty(2 * n + t, np.int32)  # things whose needs are all met, to be looked at in this instant
+    met = np.empty(2 * n + t + ranks, np.int32)  # things whose needs are all met, to be looked at in this instant
     touches = turn = coming = things = 0
     for rank in range(ranks):
         if offsets[rank] < offsets[rank + 1]:
             met[things] = offsets[rank]
             things += 1
     for thing in range(2 * n, 2 * n + t):
-        if pending[thing] == 0:
+        if moment[thing] == NEVER:
             met[things] = thing
             things += 1
     now = 0
@@ -233,14 +236,14 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                     things += 1
                     continue
                 if leaves or happened >= 2 * n + 2 * t:
-                    things = _tell(happened, first, waiting, pending, met, things)
+                    things = _tell(happened, first, waiting, moment, met, things)
                 if happened >= 2 * n + 2 * t:
                     continue
                 used = route[happened - 2 * n - t]
                 if latency[used]:
                     coming = _push(heap, coming, now + latency[used], happened + t)
                 else:
-                    things = _tell(happened + t, first, waiting, pending, met, things)
+                    things = _tell(happened + t, first, waiting, moment, met, things)
                 if lane_of[used] == NONE:
                     continue
                 for side in range(2):
@@ -259,21 +262,21 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                 rank = rank_of[thing % n]
                 while at[rank] < offsets[rank + 1] and not busy[rank]:
                     row = at[rank]
-                    if moment[row] == NEVER:
-                        if pending[row]:
+                    if moment[row] < 0:
+                        if moment[row] < NEVER:
                             break
                         moment[row] = now
                         if begins:
-                            things = _tell(row, first, waiting, pending, met, things)
+                            things = _tell(row, first, waiting, moment, met, things)
                         if duration[row]:
                             busy[rank] = True
                             coming = _push(heap, coming, now + duration[row], n + row)
                             break
-                    if held and pending[n + row]:
+                    if held and moment[n + row] < NEVER:
                         break
                     moment[n + row] = now
                     at[rank] += 1
-                    things = _tell(n + row, first, waiting, pending, met, things)
+                    things = _tell(n + row, first, waiting, moment, met, things)
                 continue
             moment[thing] = now  # a transfer is ready
             transfer = thing - 2 * n
@@ -281,7 +284,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
             if lane == NONE:
                 transfer_start[transfer] = now
                 if starts:
-                    things = _tell(thing, first, waiting, pending, met, things)
+                    things = _tell(thing, first, waiting, moment, met, things)
                 coming = _push(heap, coming, now + occupancy[route[transfer]], thing + t)
                 continue
             place = tail[lane]
@@ -322,7 +325,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                 before[head[lane]] = NONE
             transfer_start[transfer] = now
             if starts:
-                things = _tell(2 * n + transfer, first, waiting, pending, met, things)
+                things = _tell(2 * n + transfer, first, waiting, moment, met, things)
             coming = _push(heap, coming, now + occupancy[used], 2 * n + t + transfer)
         if not things:
             if not coming:
@@ -347,12 +350,12 @@ def _waiting(events: int, ptr: Ints, event: Ints) -> tuple[Ints, Ints]:
 
 
 @_compiled
-def _tell(happened: int, first: Ints, waiting: Ints, pending: Ints, met: Ints, things: int) -> int:
+def _tell(happened: int, first: Ints, waiting: Ints, moment: Longs, met: Ints, things: int) -> int:
     """An event has happened: those that wait for it have one need less; returns the number of things in ``met``."""
     for k in range(first[happened], first[happened + 1]):
         thing = waiting[k]
-        pending[thing] -= 1
-        if pending[thing] == 0:
+        moment[thing] += 1
+        if moment[thing] == NEVER:
             met[things] = thing
             things += 1
     return things

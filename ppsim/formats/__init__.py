@@ -61,7 +61,7 @@ FORMATS: dict[str, Format] = {
         _compute_comms,
     ),
     "torch-csv-comms-deferred": Format(
-        "the same with receives deferred by PyTorch's rule (its defer_pp_recv)", _compute_comms_deferred
+        "the same with receives as late as their order allows (PyTorch's defer_pp_recv)", _compute_comms_deferred
     ),
     "order": Format("ppsim's own order file, for {schedule: {name: file, path: …}}", _order),
     "chrome-trace": Format("timeline, messages and memory for ui.perfetto.dev or chrome://tracing", chrome_trace.write),

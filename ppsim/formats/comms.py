@@ -1,7 +1,7 @@
 """Passes that spell out what a schedule of compute ops leaves unsaid: sends, receives, gradient sync, sharded weights.
 
 Each takes Orders and returns new ones; what was there keeps its order. PyTorch lowers a compute-only schedule by the
-first three, in this order, and by the fourth where it is told to defer receives:
+first three, in this order, and where it is told to defer receives by much the same as the fourth:
 
 | pass | adds |
 |---|---|
@@ -65,8 +65,7 @@ def early_receives(orders: Orders) -> Orders:
     home = homes(orders)
     todo = [deque(units(table)) for table in orders]
     done: list[list[Unit]] = [[] for _ in todo]
-    there: set[Op] = set()
-    """Inputs by their RECV, those that never leave their rank included."""
+    there: set[Op] = set()  # inputs by their RECV, those that never leave their rank included
     while any(todo):
         moved = False
         for rank, steps in enumerate(todo):
@@ -102,17 +101,16 @@ def deferred_receives(orders: Orders, lower_rank_first: bool = False) -> Orders:
     done: list[list[Unit]] = []
     for rank, table in enumerate(orders):
         mine: list[Unit] = []
-        waiting: dict[int, deque[Op]] = {}
-        """Receives that are yet to be listed, by sender."""
+        waiting: dict[int, deque[Op]] = {}  # receives yet to be listed, by sender
         for step in units(table):
             first = step[0]
             if first.kind in RECEIVES:
-                waiting.setdefault(home[_other_stage(first)], deque()).append(first)
+                waiting.setdefault(_peer(first, home), deque()).append(first)
                 continue
-            if first.kind in SENDS and lower_rank_first and rank < home[_other_stage(first)]:
-                mine += [(receive,) for receive in waiting.pop(home[_other_stage(first)], ())]
+            if first.kind in SENDS and lower_rank_first and rank < _peer(first, home):
+                mine += [(receive,) for receive in waiting.pop(_peer(first, home), ())]
             for needed in _inputs(step, home):
-                queue = waiting.get(home[_other_stage(needed)], deque())
+                queue = waiting.get(_peer(needed, home), deque())
                 for _ in range(queue.index(needed) + 1 if needed in queue else 0):
                     mine.append((queue.popleft(),))
             mine.append(step)
@@ -135,10 +133,9 @@ def first_mix_up(orders: Orders) -> tuple[Op, Op] | None:
         for op in table:
             if op.kind in SENDS:
                 kind = Kind.RECV_F if op.kind == Kind.SEND_F else Kind.RECV_B
-                meant = Op(kind, _other_stage(op), op.microbatch)
-                sent.setdefault((rank, home[meant.stage]), []).append(meant)
+                sent.setdefault((rank, _peer(op, home)), []).append(Op(kind, _other_stage(op), op.microbatch))
             elif op.kind in RECEIVES:
-                received.setdefault((home[_other_stage(op)], rank), []).append(op)
+                received.setdefault((_peer(op, home), rank), []).append(op)
     pairs = (zip(received.get(pair, ()), meant, strict=False) for pair, meant in sent.items())
     return next(((got, meant) for pair in pairs for got, meant in pair if got != meant), None)
 
@@ -206,6 +203,11 @@ def _next_stages(steps: list[Unit]) -> list[list[int]]:
 def _other_stage(op: Op) -> int:
     """The stage at the other end of a SEND or RECV."""
     return op.stage + (1 if op.kind in (Kind.SEND_F, Kind.RECV_B) else -1)
+
+
+def _peer(op: Op, home: dict[int, int]) -> int:
+    """The rank at the other end of a SEND or RECV, -1 where there is no such stage."""
+    return home.get(_other_stage(op), NONE)
 
 
 def _input(op: Op) -> Op | None:

@@ -1,7 +1,7 @@
 """Weight versions and staleness of asynchronous schedules, as they came about in the run.
 
-Version 0 are the first weights; the end of a rank's u-th update makes version u. A rank runs its ops in listed order, so
-that the updates which have happened when an op starts are those of the rows before it, be they of no length.
+Version 0 are the first weights; the end of a rank's u-th update makes version u. A rank runs its ops in listed order,
+so that the updates which have happened when an op starts are those of the rows before it, be they of no length.
 """
 
 from __future__ import annotations

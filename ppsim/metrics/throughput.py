@@ -111,7 +111,7 @@ def steady_bubble_ratio(run: Run) -> float | None:
     return (total - busy) / total
 
 
-@metric("speedup", unit="1", definition="work of all ranks / makespan: over one rank that does it all", needs=("costs",))
+@metric("speedup", unit="1", definition="work of all ranks / makespan: over a single rank", needs=("costs",))
 def speedup(run: Run) -> float | None:
     """At most the number of ranks; the rest is the bubble."""
     makespan = run.timeline.makespan

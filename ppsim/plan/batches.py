@@ -1,8 +1,8 @@
 """Megatron's batched sends and receives (``p2p: fused``).
 
-Between two ops that hold its rank (a recomputation belongs to its backward) a rank runs batches. A message is ready when
-both ranks have started the batch that names it; a batch is over when all of its messages have arrived, the next batch
-or op starts then.
+Between two ops that hold its rank (a recomputation belongs to its backward) a rank runs batches. A message is ready
+when both ranks have started the batch that names it; a batch is over when all of its messages have arrived, the next
+batch or op starts then.
 Source: Megatron-LM core, pipeline_parallel/schedules.py and p2p_communication.py (order of calls).
 """
 

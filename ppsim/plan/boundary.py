@@ -178,4 +178,5 @@ def _last_of_each(group: Index, position: Index, values: Index) -> Index:
     """The value with the largest position in each group."""
     order = np.lexsort((position, group))
     last = np.append(group[order][1:] != group[order][:-1], True)[: len(order)]
-    return values[order][last]
+    found: Index = values[order][last]
+    return found

@@ -193,4 +193,5 @@ class _Checker:
         for row in self._rows(Kind.OPTIM).tolist():
             before = np.concatenate([backward, syncs])
             if len(late := before[(self.rank[before] == self.rank[row]) & (before > row)]):
-                yield f"{self.where(row)}: {self.name(row)} before {self.name(int(late.max()))}, whose gradient it needs"
+                needed = self.name(int(late.max()))
+                yield f"{self.where(row)}: {self.name(row)} before {needed}, whose gradient it needs"

@@ -82,8 +82,10 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
     """All steps' rows, with REDUCE_GRAD and OPTIM where they do something."""
     m = problem.microbatches
     steps = 1 if asynchronous else experiment.pipeline.steps
-    ending = _with_updates if asynchronous else _with_step_end
-    per_rank = [ending(ops_, rank, problem, experiment) for rank, ops_ in enumerate(orders)]
+    per_rank = [
+        _with_updates(ops_, problem, experiment) if asynchronous else _with_step_end(ops_, rank, problem, experiment)
+        for rank, ops_ in enumerate(orders)
+    ]
     if any(len(after) != len(before) for after, before in zip(per_rank, orders, strict=True)):
         orders = Orders.of(per_rank, orders.after)
     table = orders.table
@@ -161,7 +163,7 @@ def _after_last_backward(table: Ops, stage: int) -> int:
     return after + in_pair
 
 
-def _with_updates(table: Ops, rank: int, problem: Problem, experiment: Experiment) -> Ops:
+def _with_updates(table: Ops, problem: Problem, experiment: Experiment) -> Ops:
     """One rank's stream with the update after each backward: a round's gradient sync, then the optimizer.
 
     Microbatches go round-robin over a stage's copies; a round is one of each. Where a stage has one copy and its

@@ -62,7 +62,8 @@ def _known_at_entry(rows: Rows, forward: Longs, current: Longs, problem: Problem
     known = np.zeros(rows.units, np.int64)
     known[rows.unit[entry]] = np.minimum(current[rows.stage[forward] == 0] * copies[0], rows.units)
     minibatches, n = known[rows.unit[forward]], copies[rows.stage[forward]]
-    return np.where(minibatches == rows.units, -(-minibatches // n), minibatches // n)
+    rounds: Longs = np.where(minibatches == rows.units, -(-minibatches // n), minibatches // n)
+    return rounds
 
 
 def _stashed(rows: Rows, events: Events, updates: Longs, forward: Longs, version: Longs, last: Longs) -> Holdings:

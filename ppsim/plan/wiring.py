@@ -22,8 +22,8 @@ Index = NDArray[np.int64]
 class Messages:
     """Messages before they have numbers: rows that produce, send, receive and consume them, ranks and bytes.
 
-    ``issuer`` is the row whose place in its rank's list orders it at a port; ``receiver`` (-1: none) the row at which its
-    rank has reached its receive.
+    ``issuer`` is the row whose place in its rank's list orders it at a port; ``receiver`` (-1: none) the row at which
+    its rank has reached its receive.
     """
 
     producer: Index
@@ -44,8 +44,10 @@ class Messages:
             name: np.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1 else getattr(parts[0], name)
             for name in cls.__dataclass_fields__
         }
-        order = np.argsort(columns["issuer"], kind="stable") if len(parts) > 1 or not _sorted(columns["issuer"]) else None
-        return cls(**(columns if order is None else {name: column[order] for name, column in columns.items()}))
+        if len(parts) == 1 and _sorted(columns["issuer"]):
+            return cls(**columns)
+        order = np.argsort(columns["issuer"], kind="stable")
+        return cls(**{name: column[order] for name, column in columns.items()})
 
 
 def _sorted(values: Index) -> bool:

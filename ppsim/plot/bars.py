@@ -172,7 +172,7 @@ def merged(bars: Bars, low: float, pixel: float) -> Bars:
 def _by_column(thin: Bars, low: float, pixel: float) -> tuple[Bars, Longs]:
     """Bars under a pixel cut where they cross from one column of pixels into the next, and each piece's column."""
     column = np.maximum((thin.start - low) // pixel, 0).astype(np.int64)
-    edge = low + (column + 1.0) * pixel
+    edge: Floats = low + (column.astype(np.float64) + 1) * pixel
     over = np.flatnonzero(thin.end > edge)
     left = Bars(thin.line, thin.start, np.minimum(thin.end, edge), thin.code, thin.row)
     right = Bars(thin.line[over], edge[over], thin.end[over], thin.code[over], thin.row[over])

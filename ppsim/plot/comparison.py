@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppsim.compare import Comparison
+from ppsim.comparison import Comparison
 from ppsim.plot import scales, style
-from ppsim.plot.gantt_chart import gantt
+from ppsim.plot.gantt_chart import gantt, legend_of
 from ppsim.plot.style import SMALL, SizeName
+from ppsim.plot.view import View, window_ns
+from ppsim.timeline import PER_SECOND
 from ppsim.whatif import PARTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+CHART_ROW = 0.6
+"""The height of a line in stacked charts, of that in a chart alone."""
+MOST_ROWS = 12
+"""Charts of more ranks are as high as of so many."""
 # Okabe and Ito's colours, in steps of lightness, so that they can be told apart in grey as well.
 PART_LOOKS = {
     "work": ("#56B4E9", ""),
@@ -25,39 +31,44 @@ PART_LOOKS = {
 
 
 def charts(comparison: Comparison, size: SizeName = "notebook") -> Figure:
-    """The Gantt charts of all results beneath each other, over one and the same time axis."""
+    """The Gantt charts of all results beneath each other, over one and the same time axis, with one legend."""
     form = style.size_of(size)
-    count = len(comparison.results)
-    lines = [
-        form.row * 0.7 * min(max(result.plan.ranks, 2), 16) + 5.5 * form.font / 72 for result in comparison.results
-    ]
+    em = form.font / style.INCH
+    title_lines = 1 if form.width > 5 else 2
+    above, below = (0.7 + 1.3 * title_lines) * em, 1.8 * em
+    lines = [form.row * CHART_ROW * min(max(result.plan.ranks, 2), MOST_ROWS) for result in comparison.results]
+    longest = max(result.timeline.makespan for result in comparison.results)
+    window = (0.0, longest / PER_SECOND)
+    views = [View.of(r.run, list(range(r.plan.ranks)), window_ns(r.run, window)) for r in comparison.results]
+    handles, words = legend_of(views, form.inside)
+    legend_rows = -(-len(words) // style.legend_columns(words, form.inside, SMALL * form.font))
+    foot = (3.3 + 1.45 * SMALL * legend_rows) * em
     with style.styled(form):
-        figure = style.new_figure(form, sum(lines) + 9 * form.font / 72)
-        grid = figure.add_gridspec(count, 1, height_ratios=lines)
-        longest = max(result.timeline.makespan for result in comparison.results)
-        for row, (result, label) in enumerate(zip(comparison.results, comparison.labels, strict=True)):
-            axes = figure.add_subplot(grid[row])
-            gantt(result, axes, window=(0, longest / 1e9), size=size)
-            axes.set_title("")
-            axes.set_title(
-                style.plain(_title(comparison, row, label)), fontsize=form.font, loc="left", parse_math=False
-            )
-            legend = axes.get_legend()
-            if row < count - 1:
-                axes.set_xlabel("")
-                if legend is not None:
-                    legend.remove()
+        height = sum(lines) + len(lines) * (above + below) + foot
+        figure = style.new_figure(form, height)
+        style.add_legend(figure.add_axes((0, 0, 1, 1), visible=False), handles, words, form.inside, form.font, own=True)
+        figure.set_layout_engine("none")
+        figure.legends[0].set_loc("lower left")
+        left, top = 3.5 * em / form.width, height
+        for row, result in enumerate(comparison.results):
+            place = (left, (top - above - lines[row]) / height, 1 - left - em / form.width, lines[row] / height)
+            axes = figure.add_axes(place)
+            gantt(result, axes, window=window, size=size, legend=False)
+            time, *notes = axes.get_xlabel().replace("\n", " ").split(", ")
+            axes.set_xlabel(time if row == len(lines) - 1 else "", loc="left")
+            heading = ", ".join([_title(comparison, row), *notes])
+            heading = style.wrapped(heading, style.points_of(axes)[0], form.font, title_lines)
+            axes.set_title(heading, fontsize=form.font, loc="left", parse_math=False)
+            top -= above + lines[row] + below
     return figure
 
 
-def _title(comparison: Comparison, row: int, label: str) -> str:
-    from ppsim.display import percent, seconds, size
-
-    found = comparison.rows[row]
+def _title(comparison: Comparison, row: int) -> str:
+    found, makespan = comparison.rows[row], comparison.results[row].timeline.makespan
     front = ", on the Pareto front" if found["pareto"] else ""
     return (
-        f"{label}: {seconds(found['makespan_s'])}, bubble {percent(found['bubble_ratio'])}, "
-        f"peak {size(found['peak_memory_bytes'])}{front}"
+        f"{style.plain(comparison.labels[row])}: {scales.duration(makespan)}, "
+        f"bubble {scales.percent(found['bubble_ratio'])}, peak {scales.size(found['peak_memory_bytes'])}{front}"
     )
 
 
@@ -82,7 +93,7 @@ def split(comparison: Comparison, ax: Axes | None = None, size: SizeName = "note
             left = [a + b for a, b in zip(left, values, strict=True)]
         ax.set_yticks(range(len(left)), [style.plain(label) for label in comparison.labels], parse_math=False)
         ax.invert_yaxis()
-        ax.set_xlabel(f"time [{unit.name}]")
+        ax.set_xlabel(f"time [{unit.name}]", loc="left")
         ax.set_title("What a step is made of, and what fixing each part would win", fontsize=form.font, loc="left")
         if own:
             ax.figure.legend(loc="outside lower left", ncols=len(PARTS), fontsize=SMALL * form.font)

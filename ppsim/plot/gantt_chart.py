@@ -31,6 +31,7 @@ def gantt(
     ranks: Sequence[int] | None = None,
     window: tuple[float, float] | None = None,
     size: SizeName = "notebook",
+    legend: bool = True,
 ) -> Axes:
     """A line per rank, a bar per op, transfers as thin bars beneath their sender's line, idle time shaded by its cause.
 
@@ -38,6 +39,7 @@ def gantt(
     ``ranks``: which, and in which order from the top; by default all, or every n-th where that is too many.
     ``window``: start and end in seconds; by default the whole run. The x axis holds ns and its labels say the unit; the
     y axis holds the line. Bars under a pixel are merged, and the axis says how many are drawn for how many ops.
+    ``legend``: leave it out, beneath ``ax``, where several charts share one.
     Raises PpsimError for ranks that aren't there, an empty window, an unknown size.
     """
     run = result if isinstance(result, Run) else result.run
@@ -46,7 +48,7 @@ def gantt(
     view = View.of(run, ranks_shown(run, ranks, max(int(most / LINE_PIXELS), 1)), window_ns(run, window))
     with style.styled(form):
         heading = title(run, None if isinstance(result, Run) else result.schedule.label)
-        axes = _own_axes(view, heading, form) if ax is None else _on(ax, view, heading, form)
+        axes = _own_axes(view, heading, form) if ax is None else _on(ax, view, heading, form, legend)
         style.settle(axes)
         _ticks(axes, view, form)
         notes = _draw(axes, view, form)
@@ -63,7 +65,7 @@ def gantt(
 def _own_axes(view: View, heading: str, form: Size) -> Axes:
     """Axes in a figure as high as its lines, its title and its legend ask for."""
     heading = style.wrapped(heading, form.inside - 3 * form.font, form.font)
-    handles, words = _legend(view, form.inside)
+    handles, words = legend_of([view], form.inside)
     lines = min(form.most_height, form.row * max(len(view.ranks), 2))
     axes = style.new_figure(form, lines + form.around(heading, words)).add_subplot()
     _frame(axes, view, heading, form)
@@ -71,16 +73,18 @@ def _own_axes(view: View, heading: str, form: Size) -> Axes:
     return axes
 
 
-def _on(axes: Axes, view: View, heading: str, form: Size) -> Axes:
+def _on(axes: Axes, view: View, heading: str, form: Size, legend: bool) -> Axes:
     """Axes that the user made, with the legend beneath them."""
     width, _ = style.points_of(axes)
     _frame(axes, view, style.wrapped(heading, width, form.font), form)
-    style.add_legend(axes, *_legend(view, width), width, form.font, own=False)
+    if legend:
+        style.add_legend(axes, *legend_of([view], width), width, form.font, own=False)
     return axes
 
 
-def _legend(view: View, width: float) -> tuple[list[Any], list[str]]:
-    found = gantt_legend.entries(view, brief=width < BRIEF)
+def legend_of(views: Sequence[View], width: float) -> tuple[list[Any], list[str]]:
+    """Handles and words of the legend of one chart, or of several over the same time, in so many points of width."""
+    found = gantt_legend.entries(views, brief=width < BRIEF)
     return [gantt_legend.handle(entry) for entry in found], [entry.text for entry in found]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ppsim.ops import Kind
 from ppsim.plot import scales
-from ppsim.plot.bars import Bars
+from ppsim.plot.bars import Bars, joined
 from ppsim.plot.boxes import hatching
 from ppsim.plot.looks import CAUSES, FLIGHT, IDLE, KINDS, OCCUPIES, PAIR, Look, hexed, of_chunk
 from ppsim.plot.view import View
@@ -24,10 +25,13 @@ class Entry(NamedTuple):
     text: str
 
 
-def entries(view: View, brief: bool) -> list[Entry]:
-    """What the legend says of the bars in view; ``brief`` leaves out what is in brackets."""
+def entries(views: Sequence[View], brief: bool) -> list[Entry]:
+    """What the legend of one or several charts says of the bars in view; ``brief`` leaves out what is in brackets."""
     found: list[Entry] = []
-    ops, idle = view.ops, view.idle
+    ops, idle = (joined(*(getattr(view, part) for view in views)) for part in ("ops", "idle"))
+    transfers = [joined(*(view.transfers[half] for view in views)) for half in (0, 1)]
+    stages = max(view.stages_per_rank for view in views)
+    area = sum(len(view.ranks) * (view.high - view.low) for view in views)
     for kind, look in KINDS.items():
         mine = ops[ops.look == kind]
         if len(mine):
@@ -36,20 +40,19 @@ def entries(view: View, brief: bool) -> list[Entry]:
         mine = ops[ops.look == PAIR + kind]
         if len(mine):
             found.append(Entry((KINDS[Kind.F], look), f"F + {Kind(kind).name} fused pair {_lengths(mine)}"))
-    if view.stages_per_rank > 1:
-        chunks = range(view.stages_per_rank)
-        shades = [hexed(of_chunk(KINDS[Kind.F].colour, chunk, view.stages_per_rank)) for chunk in chunks]
+    if stages > 1:
+        shades = [hexed(of_chunk(KINDS[Kind.F].colour, chunk, stages)) for chunk in range(stages)]
         found.append(Entry(tuple(Look(shade, "", "") for shade in shades), "a rank's first to last stage"))
-    for bars, look in zip(view.transfers, (OCCUPIES, FLIGHT), strict=True):
+    for bars, look in zip(transfers, (OCCUPIES, FLIGHT), strict=True):
         if len(bars):
             found.append(Entry((look,), f"{look.words} {_lengths(bars)}"))
-    if len(view.step_ends):
+    if any(len(view.step_ends) for view in views):
         found.append(Entry((), "end of a step"))
     for number, look in enumerate(CAUSES.values()):
         mine = idle[idle.look == IDLE + number]
         if len(mine):
-            seen = np.minimum(mine.end, view.high) - np.maximum(mine.start, view.low)
-            share = float(seen.sum()) / (len(view.ranks) * (view.high - view.low))
+            seen = np.minimum(mine.end, views[0].high) - np.maximum(mine.start, views[0].low)
+            share = float(seen.sum()) / area
             words = look.words.split(" (")[0] if brief else look.words
             found.append(Entry((look,), f"idle, {words} {scales.percent(share)}"))
     return found

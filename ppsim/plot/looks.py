@@ -62,7 +62,7 @@ CATEGORIES: dict[str, Look] = {
     "optimizer": Look("#b9c3c9", "////", "optimizer state"),
     "stash": Look("#8a6bb0", "\\\\\\\\", "weight versions"),
     "activations": Look("#74b3e3", "", "activations"),
-    "messages": Look("#e07f28", "", "messages"),
+    "messages": Look("#c4601a", "", "messages"),
 }
 """What memory is held for, from the bottom of the stack to its top."""
 
@@ -101,6 +101,15 @@ def of_chunk(colour: str, chunk: int, chunks: int) -> tuple[float, float, float]
     return paler(own, _PALER / (100 - lightness(own)) * chunk / max(chunks - 1, 1))
 
 
+INKS = ("#111111", "#ffffff")
+
+
+def contrast(colour: tuple[float, float, float], other: tuple[float, float, float]) -> float:
+    """From 1 (none) to 21 (black on white). Source: WCAG 2.1, 'contrast ratio'."""
+    dark, light = sorted((luminance(colour), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
 def ink(colour: tuple[float, float, float]) -> str:
     """The text colour with the higher contrast on ``colour``: nearly black, or white."""
-    return "#111111" if (luminance(colour) + 0.05) ** 2 > 0.05 * 1.05 else "#ffffff"
+    return max(INKS, key=lambda text: contrast(rgb(text), colour))

@@ -212,5 +212,7 @@ def points_of(axes: Axes) -> tuple[float, float]:
 
 def settle(axes: Axes) -> None:
     """Let the figure's layout, if it has one, give the axes their place: pixels are counted from then on."""
-    if figure_of(axes).get_layout_engine() is not None:
+    from matplotlib.layout_engine import PlaceHolderLayoutEngine
+
+    if not isinstance(figure_of(axes).get_layout_engine(), PlaceHolderLayoutEngine | None):
         figure_of(axes).draw_without_rendering()

@@ -28,7 +28,7 @@ class BPipe(Schedule):
     Rank x needs p - x activations under 1F1B, rank p-1-x needs x + 1: a pair needs p + 1, its fair share is half of it,
     and one slot more lets an eviction and a load fly at once. What exceeds the limit is evicted to the partner and
     loaded back before its backward; the moves are transfers over the pair's link, beside the computing.
-    Source: Kim et al. 2023 (BPipe), ICML, PMLR 202 (the pairing and the balance); where the moves stand is our own rule.
+    Source: Kim et al. 2023 (BPipe), ICML, PMLR 202 (pairing and balance); where the moves stand is our own rule.
     """
 
     name: Literal["bpipe"] = "bpipe"
@@ -39,12 +39,12 @@ class BPipe(Schedule):
 
     def partners(self, ranks: int) -> dict[int, int]:
         """The partner of every rank that has one."""
-        if self.pairs == "mirror":
-            return {x: ranks - 1 - x for x in range(ranks) if x != ranks - 1 - x}
-        return {a: b for pair in self.pairs for a, b in (pair, pair[::-1])}
+        if isinstance(self.pairs, list):
+            return {a: b for pair in self.pairs for a, b in (pair, pair[::-1])}
+        return {x: ranks - 1 - x for x in range(ranks) if x != ranks - 1 - x}
 
     def least_limit(self, ranks: int) -> int:
-        """The least limit that works: half of what a pair needs and one slot to swap through; what a lone rank needs."""
+        """The least limit that works: half of what a pair needs and a slot to swap through; what a lone rank needs."""
         partner = self.partners(ranks)
         own = [ranks - x for x in range(ranks)]
         # A rank that needs less than that lends nothing.
@@ -52,31 +52,16 @@ class BPipe(Schedule):
 
     def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
         """Pairs are of two different ranks, each in one pair; the limit leaves a pair room to swap."""
-        if self.pairs != "mirror":
-            wrong = list(self._wrong_pairs(ranks))
-            yield from wrong
-            if wrong:
-                return
+        wrong = list(_wrong_pairs(self.pairs, ranks)) if isinstance(self.pairs, list) else []
+        yield from wrong
+        if wrong:
+            return
         least = self.least_limit(ranks)
         if self.limit is not None and self.limit < least:
             yield (
                 "schedule.limit",
                 f"{self.limit} activations are too few: with these pairs of {ranks} ranks the least limit is {least}",
             )
-
-    def _wrong_pairs(self, ranks: int) -> Iterator[tuple[str, str]]:
-        seen: dict[int, int] = {}
-        for index, pair in enumerate(self.pairs):
-            key = f"schedule.pairs.{index}"
-            if len(pair) != 2 or pair[0] == pair[1]:
-                yield key, f"a pair is two different ranks, as in [0, {max(ranks - 1, 1)}]"
-                continue
-            for rank in map(int, pair):
-                if not 0 <= rank < ranks:
-                    yield key, f"rank {rank} is unknown; the ranks are 0 to {ranks - 1}"
-                elif rank in seen:
-                    yield key, f"rank {rank} is in pair {seen[rank]}, too; a rank has one partner"
-                seen.setdefault(rank, index)
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p; nothing to balance."""
@@ -111,6 +96,21 @@ class BPipe(Schedule):
                 awaited.append(from_ops(op for _, op in lender.conditions()))
             per_rank.append(order)
         return Orders.of(per_rank, (concat(*waiting), concat(*awaited)) if waiting else None)
+
+
+def _wrong_pairs(pairs: list[list[int]], ranks: int) -> Iterator[tuple[str, str]]:
+    seen: dict[int, int] = {}
+    for index, pair in enumerate(pairs):
+        key = f"schedule.pairs.{index}"
+        if len(pair) != 2 or pair[0] == pair[1]:
+            yield key, f"a pair is two different ranks, as in [0, {max(ranks - 1, 1)}]"
+            continue
+        for rank in pair:
+            if not 0 <= rank < ranks:
+                yield key, f"rank {rank} is unknown; the ranks are 0 to {ranks - 1}"
+            elif rank in seen:
+                yield key, f"rank {rank} is in pair {seen[rank]}, too; a rank has one partner"
+            seen.setdefault(rank, index)
 
 
 @dataclass(eq=False)

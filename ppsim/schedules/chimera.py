@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Literal
 
@@ -13,12 +14,14 @@ from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.ops import Kind, Ops, Orders, alternate, concat, ops
 from ppsim.placement import Placement, bidirectional
-from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.base import Problem, Rank, Schedule
 
 Microbatches = NDArray[np.int64]
+Unit = tuple[Ops, Ops, Ops]
+"""Beginning, middle and end of a basic unit."""
 
 
-def unit(pairs: Sequence[tuple[int, int]], near: Microbatches, far: Microbatches, after: int) -> tuple[Ops, Ops, Ops]:
+def unit(pairs: Sequence[tuple[int, int]], near: Microbatches, far: Microbatches, after: int) -> Unit:
     """One rank's basic unit: its beginning, its middle and its end.
 
     ``pairs`` are the rank's stages, (near, far) of every turn: on the near ones microbatches arrive from the rank's own
@@ -38,13 +41,37 @@ def unit(pairs: Sequence[tuple[int, int]], near: Microbatches, far: Microbatches
     return runs[0][:first], concat(*middle), runs[-1][rest:]
 
 
-def joined(units: Sequence[tuple[Ops, Ops, Ops]]) -> Ops:
-    """Units one after the other, a unit's last backwards alternating with the first forwards of the next."""
-    order = [units[0][0], units[0][1]]
-    for (_, _, end), (beginning, middle, _) in pairwise(units):
-        both = min(len(end), len(beginning))
-        order += [alternate(end[:both], beginning[:both]), end[both:], beginning[both:], middle]
-    return concat(*order, units[-1][2])
+def in_units(unit_of: Callable[[Microbatches], Unit], microbatches: int, size: int) -> Ops:
+    """Units of ``size`` microbatches one after the other, a unit's end alternating with the beginning of the next."""
+    full, left = divmod(microbatches, size)
+    beginning, middle, end = unit_of(np.arange(min(size, microbatches)))
+    order = [beginning, middle]
+    if full > 1:
+        turn = concat(_alternately(end, _later(beginning, size)), _later(middle, size))
+        order.append(_repeated(turn, full - 1, size))
+        end = _later(end, (full - 1) * size)
+    if full and left:
+        beginning, middle, last = unit_of(np.arange(full * size, microbatches))
+        order += [_alternately(end, beginning), middle]
+        end = last
+    return concat(*order, end)
+
+
+def _alternately(end: Ops, beginning: Ops) -> Ops:
+    both = min(len(end), len(beginning))
+    return concat(alternate(end[:both], beginning[:both]), end[both:], beginning[both:])
+
+
+def _later(table: Ops, microbatches: int) -> Ops:
+    """The same ops for microbatches so many later."""
+    return replace(table, microbatch=table.microbatch + np.int32(microbatches))
+
+
+def _repeated(table: Ops, times: int, microbatches: int) -> Ops:
+    """The table so many times, each for so many microbatches later."""
+    repeated = table[np.tile(np.arange(len(table)), times)]
+    later = np.repeat(np.arange(times, dtype=np.int32) * microbatches, len(table))
+    return replace(repeated, microbatch=repeated.microbatch + later.astype(np.int32))
 
 
 class Chimera(Schedule):
@@ -83,16 +110,20 @@ class Chimera(Schedule):
 
     def orders(self, problem: Problem) -> Orders:
         """Of every unit, the first half of its microbatches enters at rank 0, the second half at rank p-1."""
-        p, m = problem.ranks, problem.microbatches
-        starts = range(0, m, p)
-        halves = [np.split(np.arange(start, min(start + p, m)), 2) for start in starts]
-        per_rank = []
-        for rank in range(p):
-            before = min(rank, p - 1 - rank)
-            mine, other = (0, 1) if rank < p // 2 else (1, 0)
-            stages = [(before, p - 1 - before)]
-            per_rank.append(joined([unit(stages, half[mine], half[other], p // 2 - before) for half in halves]))
-        return Orders.of(per_rank)
+        p = problem.ranks
+
+        def order(rank: Rank) -> Ops:
+            before = min(rank.index, rank.distance_to_last)
+            first_half_is_near = rank.index == before
+
+            def one(microbatches: Microbatches) -> Unit:
+                first, second = np.split(microbatches, 2)
+                near, far = (first, second) if first_half_is_near else (second, first)
+                return unit([(before, p - 1 - before)], near, far, p // 2 - before)
+
+            return in_units(one, rank.microbatches, p)
+
+        return problem.per_rank(order)
 
 
 def unfilled_unit(name: str, size: int, microbatches: int) -> Iterator[Notice]:

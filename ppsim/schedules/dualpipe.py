@@ -71,10 +71,10 @@ def meeting(near: Stream, far: Stream, microbatches: int, before: int, after: in
 
 
 class DualPipe(Schedule):
-    """Two streams of m/2 microbatches enter at both ends; each rank holds a stage of either direction, so that all
-    weights exist twice, and runs one's forward with the other's backward as a fused pair.
+    """Two streams of m/2 microbatches enter at both ends, forwards of one fused with backwards of the other.
 
-    A rank keeps at most p+1 microbatches in flight.
+    Each rank holds a stage of either direction, so that all weights exist twice, and keeps at most p+1 microbatches in
+    flight.
     Source: DeepSeek-V3, arXiv 2412.19437, section 3.2.1 and figure 5; deepseek-ai/DualPipe.
     """
 

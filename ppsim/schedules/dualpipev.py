@@ -15,8 +15,8 @@ from ppsim.schedules.dualpipe import Stream, meeting
 class DualPipeV(Schedule):
     """DualPipe on half the ranks: the far stream is the near one on its way back, so that no weights exist twice.
 
-    Source: deepseek-ai/DualPipe, dualpipev.py and README (after Sea AI Lab's "cut-in-half"); the same order is PyTorch's
-    ScheduleDualPipeV.
+    Source: deepseek-ai/DualPipe, dualpipev.py and README (after Sea AI Lab's "cut-in-half");
+    PyTorch's ScheduleDualPipeV runs it, too.
     """
 
     name: Literal["dualpipev"] = "dualpipev"

@@ -10,7 +10,7 @@ from ppsim.schedules.base import Problem, Rank, Schedule
 
 
 class ForwardOnly(Schedule):
-    """``microbatches`` items stream through the stages; each stage takes the next one as soon as it is free.
+    """Forwards alone: items stream through the stages, each stage takes the next one as soon as it is free.
 
     In the steady state an item leaves every ``max(stage time)``, its latency is the sum of all stages' times, and the
     speed-up over one stage at a time comes near the number of ranks. Nothing is kept for a backward.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-import numpy as np
 from pydantic import Field
 
 from ppsim import theory
@@ -14,14 +13,14 @@ from ppsim.model import Whole
 from ppsim.ops import Ops, Orders
 from ppsim.placement import Placement, wave
 from ppsim.schedules.base import Problem, Rank, Schedule
-from ppsim.schedules.chimera import joined, unfilled_unit, unit
+from ppsim.schedules.chimera import in_units, unfilled_unit, unit
 
 
 class Hanayo(Schedule):
-    """Chimera folded into a V, so that weights exist once, and the V repeated: ``waves`` times down and up the ranks,
-    2 · waves stages per rank, the bubble shrinking with every wave.
+    """Chimera folded into a V, so that weights exist once, and repeated: ``waves`` times up the ranks and back down.
 
-    Microbatches go in units of p. A rank keeps between (2 · waves - 1) p + 1 and 2 · waves · p activations of a stage.
+    The bubble shrinks with every wave. Microbatches go in units of p. A rank holds 2 · waves stages and keeps between
+    (2 · waves - 1) p + 1 and 2 · waves · p activations of a stage.
     Source: Liu et al. 2023 (Hanayo), arXiv 2308.15762, sections 3.1 to 3.3, figure 2.
     """
 
@@ -48,6 +47,4 @@ class Hanayo(Schedule):
     @staticmethod
     def _rank(rank: Rank) -> Ops:
         turns = list(zip(rank.stages[0::2], rank.stages[1::2], strict=True))
-        starts = range(0, rank.microbatches, rank.ranks)
-        runs = [np.arange(start, min(start + rank.ranks, rank.microbatches)) for start in starts]
-        return joined([unit(turns, run, run, rank.ranks - rank.index) for run in runs])
+        return in_units(lambda mbs: unit(turns, mbs, mbs, rank.ranks - rank.index), rank.microbatches, rank.ranks)

@@ -15,10 +15,9 @@ from ppsim.schedules.interleaved_1f1b import Grouped, group_table
 
 
 class InterleavedZB(Grouped):
-    """Interleaved 1F1B whose backward is I, followed by the W of an I that lies as many backwards back as the rank
-    is from the first: the next rank's gradient doesn't wait for weight gradients.
+    """Interleaved 1F1B with I in place of B, each followed by a W that rank r has put off by r backwards.
 
-    With one stage per rank it is ZB1P.
+    The rank before doesn't wait for weight gradients. With one stage per rank it is ZB1P.
     Source: Qi et al. 2024 (Zero Bubble), arXiv 2401.10241; the order is that of PyTorch's
     ScheduleInterleavedZeroBubble.
     """

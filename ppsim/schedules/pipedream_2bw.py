@@ -13,7 +13,7 @@ from ppsim.schedules.one_f_one_b import one_each
 
 
 class PipeDream2BW(Schedule):
-    """1F1B without a flush whose gradients are summed over the ``microbatches`` of a step before an update.
+    """1F1B without a flush, with an update per step of ``microbatches`` and two versions of the weights.
 
     On every stage a step's microbatches use the weights that the step before its predecessor left: a delay of one
     update, the same everywhere, for which two versions are enough.

@@ -16,9 +16,9 @@ from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 
 
 class ZBV(Schedule):
-    """ZB-V: F, I and W of the two stages of a V in a fixed turn, so that with F = I = W nobody waits between first and
-    last op, with the memory of 1F1B.
+    """ZB-V: F, I and W of a V's two stages in fixed turns; with F = I = W no rank waits inside its span.
 
+    It holds as many activations as 1F1B does on its first rank.
     Source: Qi et al. 2024 (Zero Bubble), arXiv 2401.10241, section 6 and figure 4; the order is that of the authors'
     handcrafted schedule and of PyTorch's ScheduleZBVZeroBubble. For costs other than F = I = W see ``zbv_auto``.
     """

@@ -28,18 +28,19 @@ def step_bound(experiment: Experiment, problem: Problem) -> Fraction:
         return sum(per_stage, Fraction(0)) / sum(speeds)
     overlapped = costs.overlapped or costs.forward
     lightest = min(experiment.pipeline.microbatch_weights or [Fraction(1)])
-    shortest = min((part.time for part in problem.slices), default=Fraction(1))
+    shortest = min([Fraction(1), *(part.time for part in problem.slices)])
     ops = problem.microbatches * (1 if costs.overlapped else 2)
     lead = [Fraction(0)]
     for stage, (rank,) in enumerate(placement.ranks_of):
-        forward = min(costs.forward[stage], overlapped[stage]) * lightest * min(shortest, 1) / speeds[rank]
+        forward = min(costs.forward[stage], overlapped[stage]) * lightest * shortest / speeds[rank]
         lead.append(lead[-1] + max(forward - NS, Fraction(0)) + experiment.runtime.op_overhead)
     found = Fraction(0)
     for rank, held in enumerate(placement.stages_of):
         work = sum((per_stage[stage] for stage in held), Fraction(0)) / speeds[rank]
         work += ops * len(held) * experiment.runtime.op_overhead
         before = lead[min(held, default=0)]
-        found = max(found, before + work if experiment.runtime.barrier and not problem.stream else before / steps + work)
+        flushed = experiment.runtime.barrier and not problem.stream
+        found = max(found, before + work if flushed else before / steps + work)
     return found
 
 
@@ -51,7 +52,8 @@ def _work(experiment: Experiment, problem: Problem, stage: int) -> Fraction:
     if costs.overlapped is not None:
         once = min(costs.overlapped[stage], costs.forward[stage] + min(costs.backward))
     again = Fraction(0)
-    if experiment.schedule.trains and not experiment.schedule.explicit_recompute and (mode := pipeline.recomputed(stage)) != "none":
+    mode, schedule = pipeline.recomputed(stage), experiment.schedule
+    if mode != "none" and schedule.trains and not schedule.explicit_recompute:
         repeated = weights[:-1] if mode == "except_last" else weights
         again = costs.recompute[stage] * sum(repeated, Fraction(0))
     length = sum(weights, Fraction(0))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ppsim.config import keys, yamlfile
 from ppsim.config.condition import Condition
 from ppsim.config.experiment import Experiment
-from ppsim.config.load import default_name
+from ppsim.config.load import anchored, default_name
 from ppsim.config.resolved import SEMANTICS, config_id, section_text
 from ppsim.config.sweep import DERIVED, Sweep, meant
 from ppsim.config.yamlfile import Document
@@ -58,12 +58,13 @@ class Resolver:
         self._document = Document.from_mapping(json.loads(base.text), str(base.path))
         self._sections: dict[tuple[str, str], tuple[Any, str]] = {}
         self._texts: dict[int, str] = {}
-        self._latest: tuple[Changes, dict[str, Any]] = {}, self._document.data
+        self._latest: tuple[Changes | None, dict[str, Any]] = None, {}
 
     def settings(self, changes: Changes) -> dict[str, Any]:
         """The plain settings of a case. Raises ConfigError where a key can't be set."""
         if self._latest[0] is not changes:
-            self._latest = changes, yamlfile.override(self._document, changes).data
+            settings = yamlfile.override(self._document, changes).data
+            self._latest = changes, anchored(settings, self.base.path.parent)
         return self._latest[1]
 
     def experiment(self, settings: Mapping[str, Any]) -> Experiment:
@@ -72,6 +73,8 @@ class Resolver:
             self._sections.clear()
             self._texts.clear()
         written = {key: (key, json.dumps(value)) for key, value in settings.items() if key not in ("name", "sweep")}
+        if "runtime" in written:  # a preset depends on the schedule
+            written["runtime"] = ("runtime", f"{written['runtime'][1]} {written.get('schedule')}")
         known_parts = {key: self._sections[at][0] for key, at in written.items() if at in self._sections}
         experiment = Experiment(**{**settings, **known_parts})
         for key, at in written.items():
@@ -110,7 +113,7 @@ class Names:
 
     def __init__(self, resolver: Resolver, sweep: Sweep) -> None:
         self._resolver = resolver
-        self._swept = sweep.keys()
+        self._swept = sweep.swept()
 
     def hold(self, changes: Changes, conditions: list[Condition]) -> bool:
         """Whether all conditions hold; of what isn't legal, a condition on its stages holds.
@@ -158,7 +161,10 @@ class _View:
         if name in DERIVED:
             placement = self._experiment.placement
             return placement.stages if name == "stages" else max(len(held) for held in placement.stages_of)
-        return setting(self._settings, self._path_of(name))
+        path = self._path_of(name)
+        value = setting(self._settings, path)
+        # What isn't given may follow from the rest, as the microbatches do from the global batch.
+        return getattr(self._experiment.pipeline, path[9:]) if value is None and path.startswith("pipeline.") else value
 
 
 def setting(settings: Mapping[str, Any], path: str) -> Any:

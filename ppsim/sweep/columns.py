@@ -29,7 +29,7 @@ class Column(NamedTuple):
 def parameters(sweep: Sweep) -> list[Column]:
     """A column for each setting that varies, and for each part of those that are given as mappings."""
     found: dict[str, list[Any]] = {}
-    for key in sweep.keys():
+    for key in sweep.swept():
         for value in sweep.values_of(key):
             for name, part in _flat(key, value):
                 found.setdefault(name, []).append(part)
@@ -75,6 +75,6 @@ def _cell(value: Any, column: Column) -> Cell:
     value = quantity(value) if column.unit else value
     if isinstance(value, Fraction):
         return float(value)
-    if value is None or isinstance(value, int | float) and column.kind != "str":
+    if value is None or (isinstance(value, int | float) and column.kind != "str"):
         return value
     return value if isinstance(value, str) else json.dumps(value)

@@ -2,11 +2,10 @@
 
 No write-ahead log, which fails on network file systems. What is committed survives a kill at any moment.
 
-| table | holds |
-|---|---|
-| ``about`` | the sweep's base settings, the version of this layout |
-| ``columns`` | every column of ``cases`` that is a parameter or a figure: its type and unit |
-| ``cases`` | a row per case: ``id``, ``number`` (null: not in the sweep any more, kept in case it comes back), ``status`` (pending, ok, failed, skipped), ``error``, ``seconds``, ``changes`` (what it sets, as JSON), parameters, figures |
+Its tables: ``about``, the sweep's base settings and the version of this layout; ``columns``, the type and unit of every
+parameter and figure; ``cases``, a row per case: ``id``, ``number`` (in the sweep; null: not in it any more, but it may
+come back), ``status`` (pending, ok, failed, skipped), ``error``, ``seconds``, ``changes`` (what it sets, as JSON), then
+the parameters and the figures.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 from ppsim.errors import PpsimError, printable
 from ppsim.sweep.cases import Case
-from ppsim.sweep.columns import Cell, Column, cells
+from ppsim.sweep.columns import Column, cells
 
 LAYOUT = "1"
 OWN = ("id", "number", "status", "error", "seconds", "changes")
@@ -43,7 +42,7 @@ class Row:
 
     id: str
     seconds: float
-    figures: dict[str, Cell] = field(default_factory=dict)
+    figures: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
 
 
@@ -122,7 +121,7 @@ class SweepFile:
             )
             self._known[column.name] = column
 
-    def list_cases(self, base: str, parameters: Sequence[Column], cases: Iterable[Case]) -> Listed:
+    def list_cases(self, base: str, name: str, parameters: Sequence[Column], cases: Iterable[Case]) -> Listed:
         """Make the sweep's cases the rows of the file; those that are finished stay so."""
         total = equal = 0
         names = [column.name for column in parameters]
@@ -135,7 +134,7 @@ class SweepFile:
         with self._writing() as db:
             for column in parameters:
                 self._add(db, column)
-            db.execute("INSERT OR REPLACE INTO about VALUES ('base', ?)", (base,))
+            db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", [("base", base), ("name", name)])
             db.execute("UPDATE cases SET number = NULL")
             for case in cases:
                 status = "pending" if case.reason is None else "skipped"
@@ -207,7 +206,8 @@ class SweepFile:
         with self._writing() as db:
             for column in columns:
                 self._add(db, column)
-            db.execute("INSERT OR REPLACE INTO about VALUES ('base', ?)", (other.about("base"),))
+            for key in ("base", "name"):
+                db.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, other.about(key)))
             update = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in names[1:])
             db.executemany(
                 f"INSERT INTO cases ({', '.join(map(_quoted, names))}) VALUES ({', '.join('?' * len(names))}) "

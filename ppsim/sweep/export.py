@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ def ordered(columns: list[Column]) -> list[Column]:
 
 
 def write_tables(file: SweepFile, folder: Path) -> list[str]:
-    """Write ``results.csv``, a row per case in the order of their ids, and where pyarrow is installed the same in Parquet.
+    """Write ``results.csv``, a row per case in the order of their ids; where pyarrow is installed, in Parquet, too.
 
     The same cases give the same bytes, whoever ran them and in which order: times of running are left out.
     Returns the files' names.
@@ -36,16 +35,14 @@ def write_tables(file: SweepFile, folder: Path) -> list[str]:
         writer.writerow(["id", "status", *(column.name for column in columns), "error"])
         truths = [column.kind == "bool" for column in columns]
         for identity, status, *values, error in file.rows(["id", "status", *(c.name for c in columns), "error"]):
-            shown = [
-                bool(value) if truth and value is not None else value for value, truth in zip(values, truths, strict=True)
-            ]
+            shown = (bool(v) if truth and v is not None else v for v, truth in zip(values, truths, strict=True))
             writer.writerow([identity, status, *shown, error])
-    os.replace(fresh, folder / CSV)
+    fresh.replace(folder / CSV)
     if not find_spec("pyarrow"):
         return [CSV]
     fresh = folder / f"{PARQUET}.new"
     frame(file).to_parquet(fresh, index=False)
-    os.replace(fresh, folder / PARQUET)
+    fresh.replace(folder / PARQUET)
     return [CSV, PARQUET]
 
 
@@ -84,6 +81,7 @@ def frame(file: SweepFile) -> pd.DataFrame:
     kinds = ["str", "int", "str", "str", "float", *(column.kind for column in columns)]
     table = pd.DataFrame({name: _typed(cells, kind) for name, cells, kind in zip(names, values, kinds, strict=True)})
     table.attrs["parameters"] = [column.name for column in columns if column.role == "parameter"]
+    table.attrs["name"] = file.about("name") or ""
     table.attrs["units"] = {column.name: column.unit for column in columns if column.unit}
     return table
 

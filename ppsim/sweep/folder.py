@@ -58,7 +58,7 @@ def shards(folder: Path) -> dict[Shard, Path]:
 
 
 def prepare(folder: Path) -> None:
-    """Make the folder, if it isn't there. Raises PpsimError where it isn't a sweep's or a run's, or can't be written."""
+    """Make the folder, if it isn't there. Raises PpsimError where it holds other things, or can't be written."""
     store.refuse_dangerous(folder)
     if not any(folder.glob("sweep*.sqlite")):
         store.refuse_foreign(folder, lambda name: bool(_OURS.fullmatch(name)))

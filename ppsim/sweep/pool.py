@@ -88,11 +88,12 @@ class ClusterPool(Pool):
 
     def __init__(self, address: str) -> None:
         try:
-            from distributed import Client
+            import distributed
         except ImportError:
             raise PpsimError("--cluster: needs Dask; pip install 'ppsim[cluster]'") from None
         try:
-            self._client: Any = Client(address, timeout=PATIENCE_S, set_as_default=False)
+            make: Any = distributed.Client
+            self._client: Any = make(address, timeout=PATIENCE_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise PpsimError(
@@ -121,7 +122,8 @@ class ClusterPool(Pool):
 
     def explained(self, error: BaseException) -> BaseException:
         """Its workers need the same ppsim."""
-        return PpsimError(f"--cluster: its workers can't run the cases: {type(error).__name__}: {printable(str(error))}")
+        what = f"{type(error).__name__}: {printable(str(error))}"
+        return PpsimError(f"--cluster: its workers can't run the cases; do they have this ppsim? {what}")
 
     def restart(self) -> None:
         """The cluster sees to its workers; there may be more or fewer of them now."""

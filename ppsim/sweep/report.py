@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ppsim.errors import ConfigError, did_you_mean, printable
+from ppsim.metrics import METRICS
 from ppsim.sweep.columns import Column
 from ppsim.sweep.db import SweepFile
 from ppsim.sweep.export import ordered
@@ -44,10 +45,7 @@ def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
     figure = rank_by or ("step_time_s" if same else "bubble_ratio")
     counts = file.counts()
     if counts.get("ok", 0) and figure not in figures:
-        raise ConfigError(
-            f"--rank-by: there is no figure '{printable(figure)}'{did_you_mean(figure, figures) or ';'} "
-            f"known: {', '.join(figures)}"
-        )
+        raise ConfigError(f"--rank-by: no case has a figure '{printable(figure)}'; there are {', '.join(figures)}")
     if not same and figure.split(".")[0] in TIMES:
         raise ConfigError(f"--rank-by: {figure} is not ranked: {why}; use bubble_ratio")
     if not counts.get("ok", 0):
@@ -61,6 +59,14 @@ def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
     best = [dict(zip(shown, row, strict=True)) for row in file.rows(shown, ranked, order, TOP)]
     fitting = sum(1 for _ in file.rows(["id"], fits))
     return Ranking(figure, why, counts["ok"], fitting, best, _front(file, shown, ranked, order))
+
+
+def check_figure(rank_by: str | None) -> None:
+    """Raises ConfigError for what is no figure's name, with what a statistic of repeats adds to it or without."""
+    known = [metric.name for metric in METRICS.values() if metric.unit != "table"]
+    if rank_by is not None and rank_by.split(".")[0] not in known:
+        hint = did_you_mean(rank_by, known) or ";"
+        raise ConfigError(f"--rank-by: there is no figure '{printable(rank_by)}'{hint} known: {', '.join(known)}")
 
 
 def same_work(file: SweepFile) -> tuple[bool, str]:

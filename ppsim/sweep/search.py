@@ -29,6 +29,7 @@ class Candidate(NamedTuple):
     """A case that may be the best: the seconds that its step takes at least, its id, and what it sets."""
 
     bound: float
+    """A little less than the exact one, so that rounding never makes it too large."""
     id: str
     changes: str
     parameters: dict[str, Cell]
@@ -84,7 +85,6 @@ def space(base: Base, listed: Iterable[Case], columns: list[Column]) -> Space:
         if too_large(experiment, problem):
             found.too_large += 1
             continue
-        # A little less than the exact bound, so that rounding it to a float never makes it too large.
         bound = float(step_bound(experiment, problem)) * (1 - 1e-12)
         changes = json.dumps(case.changes, default=str)
         found.candidates.append(Candidate(bound, case.id, changes, cells(case.settings, columns)))
@@ -142,7 +142,7 @@ def _take(result: Found, row: Row, candidate: Candidate, top: int) -> None:
     if row.error is not None:
         result.failed.append((row.error, candidate.changes))
         return
-    figures = row.figures
+    figures: Figures = row.figures
     if figures["step_time_s"] < candidate.bound:
         raise RuntimeError(f"the bound of {candidate.changes}, {candidate.bound} s, is above its step time")
     if figures.get("fits") is False:

@@ -60,7 +60,9 @@ def chosen(sweep: Sweep, holds: Callable[[Changes, list[Condition]], bool]) -> I
     """(number, changes) of the sweep's cases for which ``holds`` says so: all, or ``samples`` drawn with its seed."""
     cases = Cases(sweep)
     if sweep.samples is None and cases.size > MOST:
-        raise ConfigError(f"sweep: {cases.size:,} cases before its conditions; up to {MOST:,}, or draw some with samples:")
+        raise ConfigError(
+            f"sweep: {cases.size:,} cases before its conditions; at most {MOST:,}, or draw some of them with samples:"
+        )
     numbers = iter(range(cases.size)) if sweep.samples is None else _drawn(cases, sweep.samples, sweep.seed, holds)
     for number in numbers:
         changes, conditions = cases.case(number)

@@ -48,21 +48,21 @@ def test_any_one_follows_from_the_others(given: dict[str, int], expected: tuple[
     [
         (
             {"global_batch": 64, "micro_batch_size": 2, "microbatches": 8, "data_parallel": 2},
-            "pipeline.global_batch: global_batch = micro_batch_size · microbatches · data_parallel doesn't hold: 64 is not "
-            "2 · 8 · 2 = 32; leave one of them out and it is derived",
+            "pipeline.global_batch: global_batch = micro_batch_size · microbatches · data_parallel doesn't hold: 64 is "
+            "not 2 · 8 · 2 = 32; leave one of them out and it is derived",
         ),
         (
             {"global_batch": 64, "micro_batch_size": 3},
-            "pipeline.global_batch: microbatches = global_batch / (micro_batch_size · data_parallel) = 64 / (3 · 1) is not "
-            "a whole number; global_batch 63 or 66 works",
+            "pipeline.global_batch: microbatches = global_batch / (micro_batch_size · data_parallel) = 64 / (3 · 1) is "
+            "not a whole number; global_batch 63 or 66 works",
         ),
         (
             {"global_batch": 3, "microbatches": 8},
-            "pipeline.global_batch: micro_batch_size = global_batch / (microbatches · data_parallel) = 3 / (8 · 1) is not "
-            "a whole number; global_batch 8 works",
+            "pipeline.global_batch: micro_batch_size = global_batch / (microbatches · data_parallel) = 3 / (8 · 1) is "
+            "not a whole number; global_batch 8 works",
         ),
         ({"global_batch": 64}, "pipeline.microbatches: missing"),
-        ({"global_batch": "64", "micro_batch_size": 2}, "pipeline.microbatches: missing\npipeline.global_batch: '64' is"),
+        ({"global_batch": "64", "microbatches": 2}, "pipeline.global_batch: '64' is not a whole number"),
         ({"global_batch": 0, "microbatches": 2}, "pipeline.global_batch: 0 is too small; at least 1"),
     ],
 )
@@ -114,7 +114,7 @@ def test_overhead_and_latency_do_not_scale() -> None:
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_best_number_of_microbatches_at_a_fixed_batch(schedule: str) -> None:
-    """64 samples on 8 ranks, F=1 and B=2 ms a sample, 0.5 ms of overhead an op: (m + 7)(3·64/m + 1) for every divisor m.
+    """64 samples on 8 ranks, F=1 and B=2 ms a sample, 0.5 ms of overhead an op: (m + 7)(3·64/m + 1) for each divisor m.
 
     Few microbatches leave a bubble, small ones cost their overhead: the best m is neither the least nor the most.
     """

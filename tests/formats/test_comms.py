@@ -70,6 +70,24 @@ def test_the_lower_rank_receives_what_it_knows_of_before_it_sends() -> None:
     assert rows(safe) == [late, LATE[1]]
 
 
+def test_late_receives_keep_the_order_of_their_sends() -> None:
+    """ZB-V on two ranks: rank 0 sends F0, F1, F2, B0. Rank 1 needs B0 before F2, so that it takes F2 early as well."""
+    zbv = orders(
+        "0F0 0F1 0F2 3F0 3I0 3W0 3F1 3I1 3W1 0I0 0W0 3F2 3I2 3W2 0I1 0W1 0I2 0W2",
+        "1F0 2F0 1F1 2F1 2I0 2W0 1F2 1I0 1W0 2F2 2I1 2W1 1I1 2I2 1I2 1W1 2W2 1W2",
+    )
+    late = comms.deferred_receives(comms.early_receives(zbv))
+    assert " 1RECV_F1 1F1 2F1 2SEND_F1 1RECV_F2 2RECV_B0 2I0 2W0 1F2 1I0 " in rows(late)[1]
+    assert comms.first_mix_up(late) is None
+
+
+def test_a_receive_in_the_wrong_place_is_found() -> None:
+    """Rank 0 sends 0F0's output first, rank 1 expects 0F1's."""
+    mixed = orders("0F0 0SEND_F0 0F1 0SEND_F1", "1RECV_F1 1RECV_F0 1F0 1F1")
+    assert comms.first_mix_up(mixed) == (Op.parse("1RECV_F1"), Op.parse("1RECV_F0"))
+    assert comms.first_mix_up(orders(*ASAP)) is None
+
+
 def test_a_v_hands_over_on_its_rank_without_a_message() -> None:
     """Stages 1 and 2 are both on rank 1."""
     early = comms.early_receives(orders("0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"))
@@ -113,6 +131,7 @@ def test_what_was_there_keeps_its_order_and_every_message_has_both_ends(case: Ca
     early = comms.early_receives(before)
     for spelled_out in (early, comms.deferred_receives(early), comms.deferred_receives(early, lower_rank_first=True)):
         assert dialects.write(_without_comms(spelled_out)) == case.orders_text()
+        assert comms.first_mix_up(spelled_out) is None
         sent: set[Op] = set()
         for rank, table in enumerate(spelled_out):
             steps = list(comms.units(table))
@@ -226,9 +245,11 @@ def test_an_order_that_can_not_run_is_told_so() -> None:
     ]
 
 
-def test_a_receive_that_nothing_uses() -> None:
-    with pytest.raises(FormatError, match=r"^rank 1: 1RECV_F0: no op behind it uses what is received$"):
-        comms.deferred_receives(orders("0F0 0SEND_F0", "1F0 1RECV_F0"))
+@pytest.mark.parametrize(("late", "received"), [("1F0 1RECV_F0", "1RECV_F0"), ("1F0 1RECV_B0", "1RECV_B0")])
+def test_a_receive_that_nothing_uses(late: str, received: str) -> None:
+    """It stands behind its op, or comes from a stage that there isn't."""
+    with pytest.raises(FormatError, match=rf"^rank 1: {received}: no op behind it uses what is received$"):
+        comms.deferred_receives(orders("0F0 0SEND_F0", late))
 
 
 def _simulated(order: Orders, microbatches: int, **sections: Any) -> Result:

@@ -98,6 +98,19 @@ def test_compute_only_refuses_what_pytorch_adds_itself() -> None:
         torch_csv.compute_only(orders("0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"))
 
 
+def test_receives_that_would_take_each_others_messages() -> None:
+    """PyTorch gives messages between two ranks no names: the first receive gets the first send."""
+    mixed = orders(
+        "0F0 0SEND_F0 0F1 0SEND_F1 0RECV_B0 0B0 0RECV_B1 0B1", "1RECV_F1 1RECV_F0 1F0 1F1 1B0 1SEND_B0 1B1 1SEND_B1"
+    )
+    with pytest.raises(FormatError) as error:
+        torch_csv.compute_comms(mixed)
+    assert str(error.value) == (
+        "1RECV_F1 stands where its sender has sent what 1RECV_F0 receives; PyTorch matches messages between two ranks "
+        "by their order: list receives in the order of their sends"
+    )
+
+
 def test_the_older_alphabet_has_no_fused_pairs() -> None:
     with pytest.raises(FormatError, match=r"^the order holds fused pairs"):
         torch_csv.compute_only(orders("0F0 (0F1;0B0)OVERLAP_F_B 0B1"), "torch-old")

@@ -1,6 +1,6 @@
-"""One rank of a small real training step in the order of a file.
+"""One rank of a small real training step in the order of a file; run by ``test_torch_itself``.
 
-``python -m tests.formats.torch_train FILE RANK MICROBATCHES`` writes the gradients of its stages beside the file. Run by ``test_torch_itself``.
+``python -m tests.formats.torch_train FILE RANK MICROBATCHES`` writes the gradients of its stages beside the file.
 """
 
 from __future__ import annotations

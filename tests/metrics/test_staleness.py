@@ -116,8 +116,8 @@ def test_figures_equal_a_count_by_the_clock(data: st.DataObject) -> None:
 def test_versions_of_copies_count_rounds() -> None:
     """Stage 0 on 3 ranks with 2 rounds in flight: 2 versions, 1 update behind; stage 1 alone: 1 and 0.
 
-    With vertical sync stage 1 lags by what it learns in the two rounds in flight: B(k) of a round's last minibatch comes
-    after 5 more updates than stage 0 knew when it entered.
+    With vertical sync stage 1 lags by what it learns in the two rounds in flight: the backward of a round's last
+    minibatch comes after 5 more updates than stage 0 knew when it entered.
     """
     settings: dict[str, Any] = {"costs": {"forward": ["3 ms", "1 ms"], "backward": ["6 ms", "2 ms"]}}
     pipeline = {"ranks": 4, "microbatches": 60}

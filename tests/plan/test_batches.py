@@ -19,7 +19,9 @@ Op = tuple[str, int, int]
 
 
 def calls_1f1b(p: int, m: int, rank: int) -> Iterator[Call]:
-    """Warm-up {recv F}, F, {send F}; {recv F}; pairs F, {send F, recv B}, B, {send B, recv next F}; {recv B}, B, {send B}."""
+    """Warm-up {recv F}, F, {send F}; {recv F}; pairs F, {send F, recv B}, B, {send B, recv next F}; then {recv B}, B,
+    {send B}.
+    """
     warm = min(p - rank - 1, m)
     receive_f = [[("F", rank - 1, k)] if rank > 0 else [] for k in range(m)]
     receive_b = [[("B", rank + 1, k)] if rank < p - 1 else [] for k in range(m)]
@@ -44,7 +46,7 @@ def calls_1f1b(p: int, m: int, rank: int) -> Iterator[Call]:
 
 
 def calls_interleaved(p: int, m: int, v: int, rank: int) -> Iterator[Call]:
-    """{recv first F}; warm-up F {send F, recv next F}, the last also recv first B; pairs F, B, {all four}; B {send, recv}.
+    """{recv first F}; warm-up F {send F, recv next F}, the last also recv first B; pairs F, B {all}; B {send, recv}.
 
     Where all forwards are warm-up, the first backward's gradient is received after the last forward's output is sent.
     The rank that leads (0 for forwards, p - 1 for backwards) is p - 1 turns ahead of the one that feeds it: after its
@@ -94,7 +96,7 @@ def calls_interleaved(p: int, m: int, v: int, rank: int) -> Iterator[Call]:
 
 
 def start_times(programs: list[list[Call]], time: dict[tuple[str, int], int], latency: int) -> dict[Op, int]:
-    """When each op starts: a batch is over when all its messages have arrived; each leaves when both ranks are there."""
+    """When each op starts: a batch is over when its messages have arrived; each leaves when both ranks are there."""
     both: dict[Op, list[tuple[int, int]]] = {}
     for rank, program in enumerate(programs):
         for index, (what, messages) in enumerate(program):
@@ -126,8 +128,12 @@ def start_times(programs: list[list[Call]], time: dict[tuple[str, int], int], la
     return ops
 
 
+Case = tuple[int, int, int, int, dict[tuple[str, int], int]]
+"""p, m, v, latency and the time of each (kind, stage)."""
+
+
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[int, int, int, int, dict[tuple[str, int], int]]:
+def cases(draw: st.DrawFn) -> Case:
     v = draw(st.integers(1, 3))
     p = draw(st.integers(1 if v == 1 else 2, 5))
     times = {(kind, s): draw(st.integers(0, 5)) for kind in "FB" for s in range(p * v)}
@@ -136,7 +142,7 @@ def cases(draw: st.DrawFn) -> tuple[int, int, int, int, dict[tuple[str, int], in
 
 @settings(max_examples=150, deadline=None)
 @given(cases())
-def test_every_op_starts_when_megatrons_calls_let_it(case: tuple[int, int, int, int, dict[tuple[str, int], int]]) -> None:
+def test_every_op_starts_when_megatrons_calls_let_it(case: Case) -> None:
     p, m, v, latency, times = case
     if v == 1:
         schedule: Any = "1f1b"
@@ -164,7 +170,7 @@ def test_every_op_starts_when_megatrons_calls_let_it(case: tuple[int, int, int, 
     ("p2p", "latency", "expected"), [("separate", 0, 213), ("separate", 250, 220.5), ("fused", 250, 234.25)]
 )
 def test_interleaved_pays_more_for_latency_where_batches_wait(p2p: str, latency: int, expected: float) -> None:
-    """p=8, m=32, v=2, F=1, B=2 per stage op: 3(mv + p - 1) = 213; asynchronous + 2c(pv - 1); fused as given with the task."""
+    """p=8, m=32, v=2, F=1, B=2 per stage op: 3(mv + p - 1) = 213; + 2c(pv - 1) asynchronous; fused as the task says."""
     run = simulated(
         {"name": "interleaved_1f1b", "virtual_stages": 2}, {"ranks": 8, "microbatches": 32},
         cluster={"inter_node": {"latency": f"{latency} us"}}, runtime={"p2p": p2p},
@@ -209,20 +215,20 @@ def test_steps_repeat_and_an_overlapped_sync_does_not_split_a_batch() -> None:
         (
             {"name": "interleaved_1f1b", "combined": True},
             {"p2p": "fused"},
-            "runtime.p2p: no framework fuses the sends and receives of 'interleaved_1f1b' in this form; 'separate' works, "
-            "or another schedule: 1f1b, interleaved_1f1b",
+            "runtime.p2p: no framework fuses the sends and receives of 'interleaved_1f1b' in this form; 'separate' "
+            "works, or another schedule: 1f1b, interleaved_1f1b",
         ),
         (
             "1f1b",
             {"p2p": "fused", "send": "blocking"},
-            "runtime.send: 'blocking' contradicts p2p: fused, whose batches themselves wait for both sides; leave one of "
-            "them out",
+            "runtime.send: 'blocking' contradicts p2p: fused, whose batches themselves wait for both sides; leave one "
+            "of them out",
         ),
         (
             "1f1b",
             {"preset": "megatron", "send": "rendezvous"},
-            "runtime.send: 'rendezvous' contradicts p2p: fused, whose batches themselves wait for both sides; leave one "
-            "of them out",
+            "runtime.send: 'rendezvous' contradicts p2p: fused, whose batches themselves wait for both sides; leave "
+            "one of them out",
         ),
     ],
 )

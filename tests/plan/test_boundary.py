@@ -9,7 +9,7 @@ import pytest
 from ppsim.errors import DeadlockError
 from ppsim.metrics import Run
 from ppsim.ops import Kind
-from tests.runs import cells, makespan_ms, simulated, span_ms
+from tests.runs import makespan_ms, row, simulated, span_ms
 
 MB = 10**6
 NODES = {"ranks_per_node": 1, "inter_node": {"bandwidth": "1 GB/s"}}
@@ -36,13 +36,14 @@ def test_two_steps_with_a_barrier_take_twice_one(schedule: Any, link: dict[str, 
 
 def test_the_ops_of_a_later_step_are_named_with_it() -> None:
     run = run_of("gpipe", 1, 1, {"steps": 2})
-    assert list(cells(run, 0)) == ["0F0", "0B0", "0OPTIM", "0F0@1", "0B0@1", "0OPTIM@1"]
+    assert row(run, 0) == "0F0 0B0 0OPTIM 0F0@1 0B0@1 0OPTIM@1"
 
 
 @pytest.mark.parametrize(("barrier", "expected"), [(True, 26), (False, 25)])
 def test_without_a_barrier_a_rank_goes_on_while_another_still_syncs(barrier: bool, expected: int) -> None:
-    """1F1B p=2, m=2: rank 1 ends its last backward at 7 and syncs 6 MB with one copy, 2·1/2·6 ms, until 13; rank 0, with
-    nothing to sync, ends at 9.
+    """1F1B p=2, m=2: rank 1 ends its last backward at 7 and syncs 6 MB with one copy, 2·1/2·6 ms, until 13.
+
+    Rank 0, with nothing to sync, ends at 9.
 
     With a barrier the second step begins at 13. Without, rank 0 has its forwards done by 11 and rank 1 runs from 13 on:
     1F0 13-14, 1B0 14-16, 1F1 16-17, 1B1 17-19, sync until 25, which saves the 1 ms that 0F0 took.
@@ -71,7 +72,7 @@ def test_an_overlapped_sync_runs_beside_the_other_stages_backward(grad_sync: str
 
 @pytest.mark.parametrize("copies", [2, 3, 4, 8])
 def test_ring_all_reduce_alone(copies: int) -> None:
-    """2(n-1)/n of 120 MB in buckets of 40 MB over 1 GB/s, and one flight of 5 ms after the last (Patarasuk and Yuan)."""
+    """2(n-1)/n of 120 MB in buckets of 40 MB over 1 GB/s, and a flight of 5 ms after the last (Patarasuk and Yuan)."""
     cluster = {**NODES, "inter_node": {"bandwidth": "1 GB/s", "latency": "5 ms"}}
     run = run_of("gpipe", 1, 1, {"data_parallel": copies}, costs={"weights": "120 MB"}, cluster=cluster)
     # Each of the three buckets is rounded to a whole byte and nanosecond.
@@ -92,11 +93,11 @@ def test_gradients_are_what_is_summed() -> None:
     ],
 )
 def test_a_message_waits_for_one_bucket_at_most(bucket: str, behind: int, spans: list[tuple[int, int]]) -> None:
-    """p=2, v=2, m=1; messages take 1 ms, stage 3's gradients 20 ms of its rank's NIC, from 10 on, beside what still runs.
+    """p=2, v=2, m=1; messages take 1 ms, stage 3's gradients 20 ms of its rank's NIC, beside what still runs.
 
-    3B0 ends at 9, its message goes 9-10; 2B0 10-12. Its message is ready at 12 and finds the bucket on the NIC. In
-    buckets of 10 ms it goes at 20, before the second bucket, which is ready at 20 only: 1B0 21-23, and its message waits
-    for that one, 21-31: 0B0 32-34. As one bucket it waits until 30: 1B0 31-33, 0B0 34-36.
+    3B0 ends at 9, its message goes 9-10, then a bucket; 2B0 10-12. Its message is ready at 12 and finds the bucket on
+    the NIC. In buckets of 10 ms it goes at 20, before the second bucket, which is ready at 20 only: 1B0 21-23, and its
+    message waits for that one, 21-31: 0B0 32-34. As one bucket it waits until 30: 1B0 31-33, 0B0 34-36.
     """
     run = run_of(
         interleaved(2), 2, 1, {"data_parallel": 2, "grad_bucket": bucket}, cluster=NODES,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ppsim.metrics import bubble, memory
-from tests.runs import cells, listed, makespan_ms, simulated, span_ms
+from tests.runs import listed, makespan_ms, row, simulated, span_ms
 
 
 def run_of(p: int, m: int, schedule: Any = "gpipe", pipeline: dict[str, Any] | None = None, **settings: Any) -> Any:
@@ -23,15 +23,15 @@ def test_one_rank_pays_a_forward_for_each(recompute: str, expected: int) -> None
 
 def test_except_last_spares_the_last_microbatch_of_every_step() -> None:
     run = run_of(1, 2, pipeline={"recompute": "except_last", "steps": 2})
-    assert list(cells(run, 0)) == (
-        "0F0 0F1 0R0 0B0 0B1 0OPTIM 0F0@1 0F1@1 0R0@1 0B0@1 0B1@1 0OPTIM@1".split()
-    )
+    assert row(run, 0) == "0F0 0F1 0R0 0B0 0B1 0OPTIM 0F0@1 0F1@1 0R0@1 0B0@1 0B1@1 0OPTIM@1"
 
 
 @pytest.mark.parametrize(("when", "expected"), [("late", 44), ("early", 41)])
 def test_early_takes_the_recomputation_off_the_way_back(when: str, expected: int) -> None:
-    """1F1B p=4, m=8. Late it is a backward of 3: (8+3)·(1+3) = 44, D25. Early, a gradient that goes up 3 ranks finds the
-    recomputation done on each: 3 ms less."""
+    """1F1B p=4, m=8. Late it makes a backward of 3: (8+3)·(1+3) = 44 (cases.yaml D25).
+
+    Early, a gradient that goes up 3 ranks finds the recomputation done on each: 3 ms less.
+    """
     run = run_of(4, 8, "1f1b", {"recompute": "full", "recompute_when": when})
     assert makespan_ms(run) == expected
     assert bubble.recompute(run).tolist() == [8_000_000] * 4
@@ -77,8 +77,9 @@ def test_what_a_recomputed_forward_keeps(costs: dict[str, str], kept: int) -> No
 
 
 def test_recomputation_per_stage() -> None:
-    """Only stage 0 recomputes. Its F's end at 8, 0R0 at 9; rank 1's at 9, so that the first gradient comes at 11 and the
-    others every 2. Then 0B0 ends at 13 and each further microbatch takes R and B: 13 + 7·3.
+    """Only stage 0 recomputes. Its F's end at 8, 0R0 at 9; rank 1's F's at 9, so that the first gradient comes at 11.
+
+    The others come every 2. So 0B0 ends at 13 and each further microbatch takes R and B: 13 + 7·3.
     """
     run = run_of(2, 8, pipeline={"recompute": ["full", "none"]}, costs={"activation": "10 MB", "message": "1 MB"})
     assert bubble.recompute(run).tolist() == [8_000_000, 0]
@@ -87,13 +88,13 @@ def test_recomputation_per_stage() -> None:
 
 
 def test_the_weight_half_holds_its_part_of_what_was_recomputed() -> None:
-    """One rank, one microbatch, a = 10 MB, input 2 MB, held for W 4 MB: 2 during F, 10 in R and I, then 4 until W ends."""
+    """One microbatch, a = 10 MB, its input 2 MB, held for W 4 MB: 2 during F, 10 in R and I, then 4 until W ends."""
     costs = {
         "input_grad": "1 ms", "weight_grad": "1 ms", "activation": "10 MB", "stage_input": "2 MB",
         "held_for_weight_grad": "4 MB",
     }  # fmt: skip
     run = run_of(1, 1, listed("0F0 0I0 0W0"), {"recompute": "full"}, costs=costs)
-    assert list(cells(run, 0)) == ["0F0", "0R0", "0I0", "0W0"]
+    assert row(run, 0) == "0F0 0R0 0I0 0W0"
     curve = memory.curves(run)
     megabytes = (curve.bytes[:, 4] // 1_000_000).tolist()
     assert list(zip((curve.time // 1_000_000).tolist(), megabytes, strict=True)) == [(0, 2), (1, 10), (3, 4), (4, 0)]
@@ -103,7 +104,7 @@ def test_an_order_that_lists_its_recomputation_is_left_as_it_is() -> None:
     rows = "0F0 0F1 0R1 0B1 0R0 0B0", "1F0 1F1 1R1 1B1 1R0 1B0"
     for recompute in ("none", "full"):
         run = run_of(2, 2, listed(*rows), {"recompute": recompute})
-        assert list(cells(run, 1)) == rows[1].split()
+        assert row(run, 1) == rows[1]
         # Rank 1: F until 3, R, B, R, B until 9; rank 0: 0R1 at 2, its B 6-8, 0R0 8-9, 0B0 9-11.
         assert makespan_ms(run) == 11
 

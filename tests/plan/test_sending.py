@@ -119,7 +119,7 @@ def explicit(rows: tuple[str, ...], send: str = "overlapped", m: int = 2, **sett
 
 @pytest.mark.parametrize(("rows", "expected"), [(ASAP, 21), (LATE, 15)])
 def test_a_receive_that_is_posted_too_early_holds_its_rank(rows: tuple[str, ...], expected: int) -> None:
-    """cases.yaml D11 (pytorch/pytorch#172668): 21 where each RECV stands as early as it can, 15 right before its use."""
+    """cases.yaml D11 (pytorch/pytorch#172668): 21 where RECVs stand as early as they can, 15 right before their use."""
     assert makespan_ms(explicit(rows)) == expected
 
 

@@ -69,13 +69,9 @@ def title(axes: Axes) -> str:
 def texts(figure: Figure) -> list[tuple[str, Bbox]]:
     """Every text that is seen, with its place in pixels; of ticks only those within the axis."""
     figure.draw_without_rendering()
-    seen = []
-    for text in figure.findobj(Text):
-        if text.get_text().strip() and text.get_visible():
-            seen.append((text.get_text(), text.get_window_extent()))
     hidden = {id(t) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for t in _unseen(axis)}
-    return [(t.get_text(), t.get_window_extent()) for t in figure.findobj(Text)
-            if t.get_text().strip() and t.get_visible() and id(t) not in hidden]  # fmt: skip
+    seen = [t for t in figure.findobj(Text) if t.get_text().strip() and t.get_visible() and id(t) not in hidden]
+    return [(text.get_text(), text.get_window_extent()) for text in seen]
 
 
 def _unseen(axis: Any) -> list[Text]:

@@ -37,10 +37,10 @@ def test_bars_without_length_are_no_bars():
     assert rows(table([(0, 5, 5, 1), (0, 5, 8, 2)])) == [(0, 5, 8, 2)]
 
 
-@pytest.mark.parametrize("period", [30, 10, 15, 7, 100 / 3])
+@pytest.mark.parametrize("period", [30, 21, 10.5, 10, 7, 31])
 def test_an_alternation_keeps_its_shares_whatever_its_period_over_the_pixel(period):
-    # 1F1B under the pixel: a third of the time F, two thirds B. A period equal to the pixel (10) or to a multiple or
-    # a fraction of it would show one kind only, if each column showed what stands at a fixed place of it.
+    # 1F1B under the pixel: a third of the time F, two thirds B. A period of a pixel (21 or 10) or a half would show
+    # one kind only, if each column showed what stands at a fixed place of it.
     rows_, at = [], 0.0
     while at < 10_000:
         rows_ += [(0, round(1000 * at), round(1000 * (at + period / 3)), 1)]

@@ -44,10 +44,15 @@ PLAIN = {
 }
 
 
+def at(result: ppsim.Result, rows: np.ndarray) -> set[tuple[int, int, int]]:
+    """(rank, start, end) of rows."""
+    columns = result.plan.rank[rows], result.timeline.start[rows], result.timeline.end[rows]
+    return set(zip(*(column.tolist() for column in columns), strict=True))
+
+
 def expected(result: ppsim.Result, kind: Kind) -> set[tuple[int, int, int]]:
-    plan, timeline = result.plan, result.timeline
-    rows = np.flatnonzero((plan.kind == kind) & (timeline.end > timeline.start))
-    return set(zip(plan.rank[rows].tolist(), timeline.start[rows].tolist(), timeline.end[rows].tolist(), strict=True))
+    timeline = result.timeline
+    return at(result, np.flatnonzero((result.plan.kind == kind) & (timeline.end > timeline.start)))
 
 
 @pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN.keys())
@@ -68,9 +73,8 @@ def test_idle_time_is_shaded_by_cause_and_fills_the_rest_of_every_line(make):
         for rank in range(result.plan.ranks):
             assert sum(end - start for line, start, end in drawn if line == rank) == by_cause[rank, number]
     for rank in range(result.plan.ranks):  # one after the other from 0 to the makespan, no hole, no overlap
-        here = sorted(
-            (s, e) for name in ids(axes) if re.match("ops|idle", name) for r, s, e in spans(axes, name) if r == rank
-        )
+        names = [name for name in ids(axes) if name.startswith(("ops", "idle"))]
+        here = sorted((start, end) for name in names for line, start, end in spans(axes, name) if line == rank)
         assert here[0][0] == 0 and here[-1][1] == result.timeline.makespan
         assert [end for _, end in here[:-1]] == [start for start, _ in here[1:]]
 
@@ -107,11 +111,7 @@ def test_the_unit_fits_the_length(forward, unit):
 
 def test_a_fused_pair_is_its_forward_above_its_backward():
     result = run("dualpipe", 4, 8, HALVES)
-    plan, timeline = result.plan, result.timeline
-    heads = np.flatnonzero(plan.tail) - 1
-    pairs = set(
-        zip(plan.rank[heads].tolist(), timeline.start[heads].tolist(), timeline.end[heads].tolist(), strict=True)
-    )
+    pairs = at(result, np.flatnonzero(result.plan.tail) - 1)
     axes = plot.gantt(result)
     assert pairs and spans(axes, "ops-pair-F") == spans(axes, "ops-pair-B") == pairs
     upper, lower = rectangles(axes, "ops-pair-F"), rectangles(axes, "ops-pair-B")

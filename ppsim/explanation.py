@@ -1,4 +1,4 @@
-"""Why an op started when it did: its blocking input, the chain behind it down to time 0, and the slack of each link."""
+"""Why a run took so long: what limits it; and why an op started when it did, down to time 0."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppsim.errors import ConfigError, FormatError
+from ppsim.metrics import waits
 from ppsim.metrics.critical_path import Path, befores, walk
 from ppsim.ops import Op
 from ppsim.result import Result
@@ -18,8 +19,8 @@ from ppsim.timeline import PER_SECOND
 class Link:
     """One link of the chain, ns; it starts when the one before it ends.
 
-    ``slack``: were this link's end earlier by that much, the op would start earlier by as much; beyond that another input
-    holds it. None behind a wait for a port, where others may take what is won.
+    ``slack``: were this link's end earlier by that much, the op would start earlier by as much; beyond that another
+    input holds it. None behind a wait for a port, where others may take what is won.
     """
 
     what: str
@@ -53,7 +54,8 @@ def find(result: Result, rank: int | None, op: str | None, at: int | None) -> in
             if plan.op(row) == wanted and (rank is None or plan.rank[row] == rank):
                 return row
         where = "" if rank is None else f" on rank {rank}"
-        raise ConfigError(f"--op: there is no {op}{where}; rank 0 runs {plan.op(0)}, {plan.op(min(1, len(plan) - 1))}, …")
+        first = f"{plan.op(0)}, {plan.op(min(1, len(plan) - 1))}, …"
+        raise ConfigError(f"--op: there is no {op}{where}; rank 0 runs {first}")
     if rank is None or at is None:
         raise ConfigError("--rank: say which op: --op 2B3, or --rank 2 --at 41ms")
     if not 0 <= rank < plan.ranks:
@@ -65,8 +67,12 @@ def find(result: Result, rank: int | None, op: str | None, at: int | None) -> in
     return rows.start + int(later[0])
 
 
-def explain(result: Result, row: int) -> list[Link]:
-    """The chain that made an op start when it did, latest first: each starts when the next one in the list ends."""
+def explain(result: Result, op: int | str) -> list[Link]:
+    """The chain that made an op start when it did, latest first: each starts when the next one in the list ends.
+
+    ``op``: its text, as in '2B3', or its row in the plan. Raises ConfigError where there is none.
+    """
+    row = find(result, None, op, None) if isinstance(op, str) else op
     path = walk(result.run, int(result.plan.events.begin(row - int(result.plan.tail[row]))))
     return list(_links(result, path, _slacks(result, path)))[::-1]
 
@@ -116,3 +122,25 @@ def _slacks(result: Result, path: Path) -> list[int | None]:
 
 def _follows(result: Result, row: int) -> bool:
     return row > int(result.plan.offsets[result.plan.rank[row]])
+
+
+def limits(result: Result) -> str:
+    """What limits the step: the largest sum of waits for one cause at one place, with its share of all idle time."""
+    found = waits.limits(result.run)
+    total = sum(ns for _, _, ns in found)
+    if not total:
+        return "nothing is idle"
+    cause, place, ns = found[0]
+    return f"{100 * ns / total:.0f} % of the idle time is {CAUSE_WORDS[cause].format(place)}"
+
+
+CAUSE_WORDS = {
+    "fill": "filling the pipeline ({})",
+    "drain": "draining the pipeline ({})",
+    "upstream": "waiting for {} to finish its work",
+    "transfer": "waiting for {}",
+    "queue": "queueing for {}",
+    "blocked": "blocked by its own sends ({})",
+    "memory": "waiting for evicted activations ({})",
+    "sync": "waiting for gradient sync ({})",
+}

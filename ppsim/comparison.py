@@ -8,18 +8,22 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ppsim import whatif
-from ppsim.display import limits
+from ppsim.errors import PpsimError
+from ppsim.explanation import limits
 from ppsim.result import Result
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Some results, their what-if splits, and what there is to say of them beside each other."""
 
     results: tuple[Result, ...]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.labels)}>"
 
     @cached_property
     def splits(self) -> tuple[whatif.Split, ...]:
@@ -39,9 +43,11 @@ class Comparison:
     def pareto(self) -> tuple[bool, ...]:
         """Whether no other result takes less time with no more memory, or less memory in no more time."""
         points = [(r.timeline.makespan, r.summary["peak_memory_bytes"]) for r in self.results]
-        return tuple(
-            not any(t <= time and m <= memory and (t, m) != (time, memory) for t, m in points) for time, memory in points
-        )
+
+        def beaten(time: int, memory: int) -> bool:
+            return any(t <= time and m <= memory and (t, m) != (time, memory) for t, m in points)
+
+        return tuple(not beaten(*point) for point in points)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -83,5 +89,7 @@ class Comparison:
 
 
 def compare(results: Sequence[Result]) -> Comparison:
-    """Some results beside each other."""
+    """Some results beside each other. Raises PpsimError where there are none."""
+    if not results:
+        raise PpsimError("compare: there is no result to compare; give at least one")
     return Comparison(tuple(results))

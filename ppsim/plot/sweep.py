@@ -1,0 +1,325 @@
+"""Pictures of a sweep: a figure against what was varied, heat maps, memory by schedule, the Pareto front.
+
+Each takes a sweep's table (``ppsim.read_sweep``) and returns the Figure. Cases that don't fit into memory are hollow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppsim.errors import PpsimError, did_you_mean
+from ppsim.plot.style import SMALL, SizeName, new_figure, plain, size_of, styled, text_width
+from ppsim.plot.sweep_axes import (
+    MOST_GROUPS,
+    SCHEDULE,
+    column,
+    finished,
+    fitting,
+    level_words,
+    levels,
+    part,
+    scale,
+    varied,
+    words,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BUBBLE, MEMORY, STEP = "bubble_ratio", "peak_memory_bytes", "step_time_s"
+THEORY = "theory."
+AIM = 0.05
+"""The bubble that people aim for is below this."""
+MARKERS = "osD^vP*XhpH8"
+APART = (
+    "#3b7fb6", "#d9822b", "#1b9e77", "#8d6cab", "#9c3f12", "#555555", "#c2549d", "#7a8b1c", "#4cc0d1", "#222222"
+)  # fmt: skip
+MOST_CELLS = 200
+
+
+def kinds(table: pd.DataFrame) -> list[str]:
+    """The pictures that say something about this sweep, by what it varied."""
+    done = finished(table)
+    ways = varied(done)
+    found = ["bubble"] if "microbatches" in ways else []
+    if {"ranks", "microbatches"} <= set(ways):
+        found.append("heatmap")
+    if SCHEDULE in ways and done[MEMORY].notna().any():
+        found.append("schedules")
+    return [*found, "pareto"]
+
+
+def draw(table: pd.DataFrame, kind: str, size: SizeName = "notebook", **axes: str) -> Figure:
+    """One of the pictures by its name: chart, bubble, heatmap, schedules, pareto; ``axes`` name columns for x, y, ….
+
+    Raises PpsimError for another picture, or an axis that it hasn't.
+    """
+    drawers: dict[str, tuple[Callable[..., Figure], tuple[str, ...]]] = {
+        "chart": (chart, ("x", "y", "hue", "facet")),
+        "bubble": (bubble, ()),
+        "heatmap": (heatmap, ("x", "y", "hue")),
+        "schedules": (schedules, ()),
+        "pareto": (pareto, ("y",)),
+    }
+    if kind not in drawers:
+        hint = did_you_mean(kind, drawers) or ";"
+        raise PpsimError(f"--kind: a sweep has no picture '{plain(kind)}'{hint} known: {', '.join(drawers)}")
+    drawer, known = drawers[kind]
+    if foreign := [f"--{name}" for name in axes if name not in known]:
+        choice = f"; it has {', '.join(f'--{name}' for name in known)}" if known else ""
+        raise PpsimError(f"{', '.join(foreign)}: {kind} has no such axis{choice}")
+    return drawer(table, size=size, **axes)
+
+
+def bubble(table: pd.DataFrame, size: SizeName = "notebook") -> Figure:
+    """The bubble against the microbatches, a colour per number of ranks, the closed form as a line."""
+    return chart(table, x="microbatches", y=BUBBLE, size=size)
+
+
+def schedules(table: pd.DataFrame, size: SizeName = "notebook") -> Figure:
+    """Peak memory of each schedule, a colour per number of ranks."""
+    return chart(table, x="schedule", y=MEMORY, size=size)
+
+
+def chart(
+    table: pd.DataFrame,
+    x: str | None = None,
+    y: str | None = None,
+    hue: str | None = None,
+    facet: str | None = None,
+    size: SizeName = "notebook",
+) -> Figure:
+    """One column against another, a colour per value of ``hue``, a panel per value of ``facet``.
+
+    What isn't named is chosen by what was varied. A name is a column's, or the last part of a parameter's.
+    """
+    done = finished(table)
+    ways = varied(done)
+    across = column(done, x, "--x") if x else next((w for w in ("microbatches", *ways) if w in ways), "microbatches")
+    up = column(done, y, "--y") if y else BUBBLE
+    left = [way for way in ways if way not in (across, up) and len(levels(done, way)) <= MOST_GROUPS]
+    colour = column(done, hue, "--hue") if hue else next((w for w in ("ranks", *left) if w in left), None)
+    panel = column(done, facet, "--facet") if facet else next((w for w in left if w != colour), None)
+    for name, key in (("--hue", colour), ("--facet", panel)):
+        if len(levels(done, key)) > MOST_GROUPS:
+            raise PpsimError(f"{name}: {len(levels(done, key))} values of {plain(str(key))}; at most {MOST_GROUPS}")
+    along, height = scale(done, across), scale(done, up)
+    colours = _colours(done, colour)
+    form = size_of(size)
+    with styled(form):
+        figure, panels = _panels(done, panel, size, 3.4 if along.places is None else 3.0)
+        for axes, level in panels:
+            cases = part(done, panel, level)
+            for number, (group, paint) in enumerate(colours):
+                _series(axes, part(cases, colour, group), across, up, (along, height), paint, number, len(colours))
+            along.dress(axes.xaxis, levels(done, across))
+            axes.set_xlabel(along.label(words(across)))
+            axes.tick_params(labelbottom=True)
+            axes.set_ylim(bottom=0)
+            if up == BUBBLE:
+                axes.axhline(AIM / height.of, color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), zorder=0)
+            _turned(axes, form.inside / min(len(panels), 3), form.font)
+        panels[0][0].set_ylabel(height.label(words(up)))
+        shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
+        _legend(figure, done, shown, up, form.font)
+        _heading(figure, f"{words(up)} against {words(across)}", done, form.font)
+    return figure
+
+
+def _turned(axes: Axes, width: float, font: float) -> None:
+    """The labels of places that would run into each other, at an angle."""
+    labels = axes.get_xticklabels()
+    needed = sum(text_width(f"{text.get_text()}  ", SMALL * font) for text in labels)
+    if axes.get_xscale() == "linear" and needed > width:
+        for text in labels:
+            text.set(rotation=20, horizontalalignment="right", rotation_mode="anchor")
+
+
+def _series(
+    axes: Axes, cases: pd.DataFrame, across: str, up: str, on: tuple[Any, Any], paint: Any, number: int, groups: int
+) -> None:
+    """One colour's cases as points, hollow where they don't fit, and the closed form as a line."""
+    along, height = on
+    cases = cases[cases[across].notna() & cases[up].notna()].sort_values(across)
+    if cases.empty:
+        return
+    at = np.array(along.at(cases[across]))
+    if along.places is not None and groups > 1:
+        at = at + 0.5 * (number / (groups - 1) - 0.5)
+    value = np.array(height.at(cases[up]))
+    fits = fitting(cases)
+    marker = {"marker": MARKERS[number % len(MARKERS)], "markersize": 4 if len(cases) < 60 else 2.5}
+    style: dict[str, Any] = {"linestyle": "", "color": paint, **marker}
+    axes.plot(at[fits], value[fits], **style)
+    axes.plot(at[~fits], value[~fits], markerfacecolor="none", markeredgewidth=0.7, **style)
+    closed = THEORY + up
+    if closed in cases and along.places is None:
+        known = cases[cases[closed].notna()].drop_duplicates(subset=[across, closed])
+        if known[across].is_unique:
+            line: dict[str, Any] = {"color": paint, "linewidth": 0.9, "alpha": 0.7, "zorder": 1}
+            axes.plot(along.at(known[across]), height.at(known[closed]), **line)
+
+
+def heatmap(
+    table: pd.DataFrame,
+    x: str = "microbatches",
+    y: str = "ranks",
+    hue: str = BUBBLE,
+    size: SizeName = "notebook",
+) -> Figure:
+    """A figure over two settings, a panel per schedule; of several cases in a cell the one with the least shows."""
+    done = finished(table)
+    across, up, shade = column(done, x, "--x"), column(done, y, "--y"), column(done, hue, "--hue")
+    panel = SCHEDULE if done[SCHEDULE].nunique() > 1 and SCHEDULE not in (across, up) else None
+    columns, rows, tint = levels(done, across), levels(done, up), scale(done, shade)
+    form = size_of(size)
+    values = np.array(tint.at(done[shade].dropna()))
+    with styled(form):
+        figure, panels = _panels(done, panel, size, 0.35 * len(rows) + 1.3)
+        for axes, level in panels:
+            best = part(done, panel, level).sort_values(shade).drop_duplicates([up, across])
+            cells = np.full((len(rows), len(columns)), np.nan)
+            unfit = np.zeros(cells.shape, bool)
+            for a, b, value, fits in zip(best[up], best[across], tint.at(best[shade]), fitting(best), strict=True):
+                cells[rows.index(a), columns.index(b)] = value
+                unfit[rows.index(a), columns.index(b)] = not fits
+            drawn = axes.imshow(cells, aspect="auto", origin="lower", cmap="cividis_r", vmin=0, vmax=values.max())
+            _cell_words(axes, cells, unfit, values.max(), form.font, len(panels))
+            step = max(1, -(-len(columns) // (24 // min(len(panels), 3))))
+            axes.set_xticks(range(0, len(columns), step), [level_words("", c)[3:] for c in columns[::step]])
+            axes.set_yticks(range(len(rows)), [level_words("", r)[3:] for r in rows])
+            axes.set_xlabel(words(across))
+            axes.label_outer()
+            if axes.yaxis.get_tick_params()["labelleft"]:
+                axes.set_ylabel(words(up))
+        figure.colorbar(drawn, ax=[axes for axes, _ in panels], label=tint.label(words(shade)), shrink=0.9)
+        note = "" if fitting(done).all() else "; hatched: doesn't fit into memory"
+        heading = f"{words(shade)} over {words(up)} and {words(across)}{note}"
+        _heading(figure, heading, done, form.font)
+    return figure
+
+
+def _cell_words(axes: Axes, cells: Any, unfit: Any, high: float, font: float, panels: int) -> None:
+    """Each cell's value, where there is room; what doesn't fit into memory is pale and hatched."""
+    from matplotlib.patches import Rectangle
+
+    for row, cases in enumerate(unfit):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], cases.astype(int), [0]])))
+        for first, last in edges.reshape(-1, 2):
+            box: dict[str, Any] = {"xy": (first - 0.5, row - 0.5), "width": last - first, "height": 1, "linewidth": 0}
+            axes.add_patch(Rectangle(**box, facecolor="#ffffff", alpha=0.55))
+            axes.add_patch(Rectangle(**box, fill=False, hatch="///", edgecolor="#555555"))
+    if cells.shape[1] * min(panels, 3) > 30 or cells.size > MOST_CELLS:
+        return
+    for row, place in zip(*np.nonzero(~np.isnan(cells)), strict=True):
+        value = cells[row, place]
+        text = f"{value:.0f}" if high >= 20 and value >= 9.95 else f"{value:.1f}"
+        ink = "#111111" if value < 0.55 * high or unfit[row, place] else "#ffffff"
+        axes.text(place, row, text, ha="center", va="center", fontsize=0.75 * font, color=ink)
+
+
+def pareto(table: pd.DataFrame, y: str | None = None, size: SizeName = "notebook") -> Figure:
+    """A figure against peak memory; the front is what no other case beats in both."""
+    done = finished(table)
+    done = done[done[MEMORY].notna()]
+    if done.empty:
+        raise PpsimError("no case of the sweep has a peak memory to draw")
+    up = column(done, y, "--y") if y else (STEP if done["work_s"].nunique() == 1 else BUBBLE)
+    colour = next((w for w in varied(done) if len(levels(done, w)) <= MOST_GROUPS), None)
+    along, height = scale(done, MEMORY, wide=True), scale(done, up)
+    form = size_of(size)
+    with styled(form):
+        figure = new_figure(form, min(4.2, form.most_height))
+        axes = figure.add_subplot()
+        colours = _colours(done, colour)
+        for number, (group, paint) in enumerate(colours):
+            _series(axes, part(done, colour, group), MEMORY, up, (along, height), paint, number, len(colours))
+        front = _front(done.loc[fitting(done), [MEMORY, up]].itertuples(index=False))
+        axes.plot(
+            along.at(m for m, _ in front), height.at(v for _, v in front), color="#222222", linewidth=1.0,
+            drawstyle="steps-post", zorder=5, label="Pareto front",
+        )  # fmt: skip
+        along.dress(axes.xaxis, levels(done, MEMORY))
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel(along.label("peak memory"))
+        axes.set_ylabel(height.label(words(up)))
+        shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
+        _legend(figure, done, shown, "", form.font, front=True)
+        _heading(figure, f"{words(up)} against peak memory", done, form.font)
+    return figure
+
+
+def _front(points: Iterator[Any]) -> list[tuple[float, float]]:
+    front: list[tuple[float, float]] = []
+    for memory, value in sorted((float(m), float(v)) for m, v in points):
+        if not front or value < front[-1][1]:
+            front.append((memory, value))
+    return front
+
+
+def _colours(done: pd.DataFrame, key: str | None) -> list[tuple[Any, Any]]:
+    """(value, colour) for each value of a column: from light to dark where it is a number, else well apart."""
+    from matplotlib import colormaps
+    from matplotlib.colors import to_hex
+
+    groups = levels(done, key)
+    if key is not None and scale(done, key).places is None and len(groups) > 1:
+        ramp = colormaps["viridis_r"]
+        return [(g, to_hex(ramp(0.15 + 0.85 * i / (len(groups) - 1)))) for i, g in enumerate(groups)]
+    return [(group, APART[i % len(APART)]) for i, group in enumerate(groups)]
+
+
+def _panels(
+    done: pd.DataFrame, key: str | None, size: SizeName, height: float
+) -> tuple[Figure, list[tuple[Axes, Any]]]:
+    """A figure with a panel per value of a column, up to three beside each other."""
+    form = size_of(size)
+    groups = levels(done, key)
+    beside = min(len(groups), 1 if size == "paper" else 2 if len(groups) == 4 else 3)
+    beneath = -(-len(groups) // beside)
+    figure = new_figure(form, min(height * beneath + 0.6, 1.6 * form.most_height))
+    grid = figure.subplots(beneath, beside, squeeze=False, sharex=True, sharey=True)
+    panels = list(zip(grid.flat, groups, strict=False))
+    for axes in grid.flat[len(groups) :]:
+        axes.set_visible(False)
+    if key is not None:
+        for axes, level in panels:
+            axes.set_title(level_words(key, level), fontsize=form.font)
+    return figure, panels
+
+
+def _legend(
+    figure: Figure, done: pd.DataFrame, groups: Sequence[tuple[str, Any]], up: str, font: float, front: bool = False
+) -> None:
+    """Colours and markers, the closed form, what hollow means; beneath the picture."""
+    from matplotlib.lines import Line2D
+
+    handles = [
+        Line2D([], [], linestyle="", marker=MARKERS[i % len(MARKERS)], markersize=4, color=paint, label=text)
+        for i, (text, paint) in enumerate(groups)
+    ]
+    if f"{THEORY}{up}" in done and done[f"{THEORY}{up}"].notna().any():
+        handles.append(Line2D([], [], color="#555555", linewidth=0.9, label="closed form"))
+    if up == BUBBLE:
+        handles.append(Line2D([], [], color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), label=f"{AIM:.0%}"))
+    if front:
+        handles.append(Line2D([], [], color="#222222", linewidth=1.0, label="none beats these in both"))
+    if not fitting(done).all():
+        hollow: dict[str, Any] = {"marker": "o", "markersize": 4, "color": "#555555", "markerfacecolor": "none"}
+        handles.append(Line2D([], [], linestyle="", label="doesn't fit into memory", **hollow))
+    if handles:
+        columns = min(len(handles), 6 if figure.get_figwidth() > 5 else 3)
+        figure.legend(handles=handles, loc="outside lower left", ncols=columns, fontsize=SMALL * font)
+
+
+def _heading(figure: Figure, text: str, done: pd.DataFrame, font: float) -> None:
+    name = str(done.attrs.get("name", ""))
+    figure.suptitle(
+        plain(f"{name}: {text} ({len(done):,} cases)" if name else f"{text} ({len(done):,} cases)"), x=0.01, ha="left",
+        fontsize=font * 1.1, parse_math=False,
+    )  # fmt: skip

@@ -1,0 +1,107 @@
+"""Both engines, and the rule as it is written down, give the same answer to the nanosecond."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import simpy
+from hypothesis import HealthCheck, event, given, settings
+from hypothesis import strategies as st
+
+from ppsim.engine import simpy_engine
+from ppsim.errors import DeadlockError
+from ppsim.plan import Needs, Plan
+from tests.engine.stepwise import NOT_YET, Stepwise
+from tests.engine.strategies import plans
+
+compiled = pytest.importorskip("ppsim.engine.compiled", reason="Numba is not installed")
+MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(MANY, max_examples=300)
+Answer = list[list[int]] | str
+
+
+def answer(engine: object, plan: Plan) -> Answer:
+    """All columns; of a deadlock, its message."""
+    try:
+        timeline = engine.run(plan)  # type: ignore[attr-defined]
+    except DeadlockError as deadlock:
+        return str(deadlock)
+    assert list(timeline.violations()) == []
+    return [column.tolist() for column in (timeline.start, timeline.end, timeline.ready, timeline.transfer_start)]
+
+
+@MANY
+@given(plans())
+def test_both_engines_agree(plan: Plan) -> None:
+    found = answer(simpy_engine, plan)
+    event("deadlock" if isinstance(found, str) else "runs")
+    event("ports" if plan.ports else "no ports")
+    assert answer(compiled, plan) == found
+
+
+@SOME
+@given(plans())
+def test_both_engines_follow_the_rule_as_it_is_written(plan: Plan) -> None:
+    start, end, ready, begun = Stepwise(plan).run()
+    for engine in (simpy_engine, compiled):
+        found = answer(engine, plan)
+        if isinstance(found, str):
+            assert NOT_YET in end + begun
+        else:
+            spans_the_pair = [start[row - 1] if tail else start[row] for row, tail in enumerate(plan.tail)]
+            assert found == [spans_the_pair, end, ready, begun]
+
+
+@SOME
+@given(plans(), st.integers())
+def test_the_order_of_simultaneous_events_changes_nothing(plan: Plan, seed: int) -> None:
+    """SimPy breaks ties by the number of the event; here those numbers are thrown."""
+    dice = random.Random(seed)
+
+    class Shuffled(simpy.Environment):
+        def __init__(self) -> None:
+            super().__init__()
+            self._eid = ((dice.random(), number) for number in itertools.count())
+
+    found = answer(simpy_engine, plan)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simpy, "Environment", Shuffled)
+        assert answer(simpy_engine, plan) == found
+
+
+@SOME
+@given(plans(), st.integers())
+def test_other_numbers_for_routes_and_ports_change_nothing(plan: Plan, seed: int) -> None:
+    """Nor does the order in which a thing's needs are listed."""
+    dice = np.random.default_rng(seed)
+    shuffled = renumbered(plan, dice)
+    for engine in (simpy_engine, compiled):
+        found = answer(engine, plan)
+        if not isinstance(found, str):  # a deadlock's message lists what is missing in the order of the needs
+            assert answer(engine, shuffled) == found
+
+
+def renumbered(plan: Plan, dice: np.random.Generator) -> Plan:
+    """The same plan, with routes and ports numbered anew and the needs of each thing in another order."""
+    routes, transfers = plan.routes, plan.transfers
+    order = dice.permutation(len(routes.src))
+    port = np.append(dice.permutation(len(plan.ports)), -1)
+    names = np.empty(len(plan.ports), object)
+    names[port[:-1]] = plan.ports
+
+    def mixed(needs: Needs) -> Needs:
+        return Needs(needs.ptr, needs.event[np.lexsort((dice.random(len(needs.event)), needs.owner))])
+
+    columns = {name: getattr(routes, name)[order] for name in ("src", "dst", "bytes", "occupancy", "latency")}
+    return replace(
+        plan,
+        routes=replace(routes, **columns, egress=port[routes.egress[order]], ingress=port[routes.ingress[order]]),
+        ports=tuple(names),
+        transfers=replace(transfers, route=np.argsort(order)[transfers.route], needs=mixed(transfers.needs)),
+        start_needs=mixed(plan.start_needs),
+        end_needs=mixed(plan.end_needs),
+    )

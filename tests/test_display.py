@@ -1,0 +1,108 @@
+"""What a notebook shows of results: complete, escaped, and imported only when it is shown."""
+
+from __future__ import annotations
+
+import base64
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import ppsim
+from ppsim import display
+from ppsim.ops import Orders
+from ppsim.schedules import Problem, Schedule
+from ppsim.schedules.gpipe import GPipe
+from tests.simulated import simulate
+
+HOSTILE = "<script>alert('x')</script>"
+
+
+class Named(Schedule):
+    """GPipe under a name that is markup."""
+
+    name: str = HOSTILE
+
+    def orders(self, problem: Problem) -> Orders:
+        return GPipe().orders(problem)
+
+
+def pictures(page: str) -> list[bytes]:
+    return [base64.b64decode(found) for found in re.findall(r"data:image/png;base64,([^']+)'", page)]
+
+
+def test_page_of_a_result() -> None:
+    """p = 4, m = 8, F = 1, B = 2 ms: 3·8 + 3·3 = 33 ms, of which 9/33 idle; 4 ranks of 24 ms work."""
+    page = display.page(simulate("1f1b", 4, 8))
+    assert "<td style='text-align:left'>33 ms</td>" in page
+    assert "27.3 % of all device time is idle (closed form: 27.3 %)" in page
+    assert page.count("<td style='text-align:left'>24 ms</td>") == 4
+    (picture,) = pictures(page)
+    assert picture.startswith(b"\x89PNG")
+
+
+def test_page_of_a_comparison() -> None:
+    """One table with a row for each, and one picture of all."""
+    found = ppsim.compare([simulate("gpipe", 4, 8), simulate("1f1b", 4, 8), simulate("zbv", 4, 8)])
+    page = display.comparison_page(found)
+    assert page.count("<table>") == 1
+    assert page.count("<tr>") == 4
+    for name in ("gpipe", "1f1b", "zbv"):
+        assert re.search(rf"<td[^>]*>[* ] {name}</td>", page)
+    assert len(pictures(page)) == 1
+
+
+def test_names_are_text_and_not_markup() -> None:
+    experiment = simulate("gpipe", 2, 2).experiment
+    result = ppsim.simulate(experiment, schedule=Named())
+    for page in (display.page(result), display.comparison_page(ppsim.compare([result]))):
+        assert HOSTILE not in page
+        assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in page
+
+
+def test_nothing_to_compare() -> None:
+    with pytest.raises(ppsim.PpsimError, match="there is no result to compare; give at least one"):
+        ppsim.compare([])
+
+
+SHELL = """
+import sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+import ppsim
+early = sorted({"ppsim.result", "ppsim.display", "ppsim.plot", "matplotlib"} & set(sys.modules))
+assert not early, f"imported too early: {early}"
+experiment = ppsim.load("configs/quickstart.yaml")
+result = ppsim.simulate(experiment)
+assert "matplotlib" not in sys.modules, "simulating needs no pictures"
+for shown in (result, ppsim.compare([result, result])):
+    data, _ = shell.display_formatter.format(shown)
+    assert "<img" in data["text/html"], data.keys()
+    assert len(data["text/plain"]) < 200, data["text/plain"]
+"""
+
+
+def test_an_ipython_shell_shows_both() -> None:
+    pytest.importorskip("IPython")
+    done = subprocess.run([sys.executable, "-c", SHELL], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_import_is_light() -> None:
+    """Outside a shell as well: none of these is needed to name what there is."""
+    heavy = "{'numpy', 'pandas', 'matplotlib', 'pydantic', 'IPython'}"
+    code = f"import sys, ppsim; dir(ppsim); early = {heavy} & set(sys.modules); assert not early, early"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    """Importing ppsim.x sets the attribute x of ppsim; were a function called so, it would be gone."""
+    for module in pkgutil.walk_packages(ppsim.__path__, "ppsim."):
+        importlib.import_module(module.name)
+    modules = [name for name in dir(ppsim) if isinstance(getattr(ppsim, name), ModuleType)]
+    assert modules == ["plot"]
