@@ -63,22 +63,22 @@ def __dir__() -> list[str]:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Let a Result and a Comparison show themselves in this shell; importing ppsim inside one does it, too."""
+    """Let results, comparisons and figures show themselves in this shell; importing ppsim inside one does it, too."""
 
-    def page(result: Any) -> str:
-        from ppsim import display
+    def by(function: str) -> Any:
+        def show(shown: Any) -> Any:
+            from ppsim import display
 
-        return display.page(result)
+            return getattr(display, function)(shown)
 
-    def comparison_page(comparison: Any) -> str:
-        from ppsim import display
-
-        return display.comparison_page(comparison)
+        return show
 
     # By name: neither the results nor the plots are imported before one is shown.
-    html = shell.display_formatter.formatters["text/html"]
-    html.for_type_by_name("ppsim.result", "Result", page)
-    html.for_type_by_name("ppsim.comparison", "Comparison", comparison_page)
+    formatters = shell.display_formatter.formatters
+    formatters["text/html"].for_type_by_name("ppsim.result", "Result", by("page"))
+    formatters["text/html"].for_type_by_name("ppsim.comparison", "Comparison", by("comparison_page"))
+    formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", by("figure"))
+    formatters["image/png"].for_type_by_name("matplotlib.axes._axes", "Axes", by("figure"))
 
 
 if (_ipython := sys.modules.get("IPython")) is not None and (_shell := _ipython.get_ipython()) is not None:

@@ -285,14 +285,25 @@ def _html_table(rows: Iterable[Sequence[str]], columns: Sequence[str] = ()) -> s
 
 def _html_picture(drawn: Any) -> str:
     import base64
+
+    return f"<img style='max-width:100%' src='data:image/png;base64,{base64.b64encode(_png(drawn)).decode()}'>"
+
+
+def figure(drawn: Any) -> bytes | None:
+    """A Figure of ours, or the one around Axes of ours, as PNG for a notebook; None for others, which pyplot shows."""
+    from ppsim import plot
+
+    return _png(drawn) if plot.is_ours(drawn) else None
+
+
+def _png(drawn: Any) -> bytes:
     import io
 
     from ppsim import plot
 
     picture = io.BytesIO()
     plot.write(drawn, picture)
-    image = base64.b64encode(picture.getvalue()).decode()
-    return f"<img style='max-width:100%' src='data:image/png;base64,{image}'>"
+    return picture.getvalue()
 
 
 def table_of(rows: list[dict[str, Any]], console: Console, title: str = "", tight: bool = False) -> None:

@@ -73,8 +73,8 @@ def _causes(experiment: Experiment, schedule: Schedule, problem: Problem) -> Ite
     """Settings that are known to make an order deadlock."""
     if experiment.pipeline.batch_sync:
         yield (
-            "pipeline.batch_sync makes a stage wait for all microbatches of the step before it; a schedule that needs a "
-            "backward before its last forward can't do that: use gpipe"
+            "pipeline.batch_sync makes a stage wait for all microbatches of the stage before it; a schedule that needs "
+            "a backward before its last forward can't do that: use gpipe"
         )
     if hint := schedule.deadlock_hint(problem):
         yield hint

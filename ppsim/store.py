@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from ppsim.config import resolved
@@ -39,8 +40,8 @@ def write(result: Result, folder: Path, all_files: bool = False, pictures: bool 
 def _files(result: Result, all_files: bool, pictures: bool) -> Iterator[tuple[str, Callable[[Path], object]]]:
     yield "config.yaml", lambda path: path.write_text(resolved.text(result.experiment), encoding="utf-8")
     yield "summary.json", lambda path: path.write_text(summary_json(result) + "\n", encoding="utf-8")
-    for source, name in result.experiment.files():
-        yield name, lambda path, source=source: shutil.copyfile(source, path)
+    for name, source in result.experiment.files().items():
+        yield name, partial(shutil.copyfile, source)
     if all_files or len(result.plan) <= MANY_OPS:
         yield "tasks.csv", lambda path: result.tasks.to_csv(path, index=False, lineterminator="\n")
         yield "transfers.csv", lambda path: result.transfers.to_csv(path, index=False, lineterminator="\n")

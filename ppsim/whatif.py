@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
+from typing import Any
 
 from ppsim.config.experiment import Experiment
 from ppsim.costs import StageCosts
 from ppsim.engine import Engine, run
 from ppsim.metrics import Run, bubble
 from ppsim.ops import Kind, Orders
-from ppsim.plan import build
+from ppsim.plan.build import build
 from ppsim.result import Result
 from ppsim.timeline import PER_SECOND
 
@@ -94,7 +95,7 @@ def _equal(experiment: Experiment, orders: Orders, costs: StageCosts) -> tuple[E
         return (sum(values, Fraction(0)) / len(values) * pace,) * len(values)
 
     timed = ("forward", "backward", "input_grad", "weight_grad", "recompute", "optimizer")
-    changes = {name: mean(getattr(costs, name)) for name in timed}
+    changes: dict[str, Any] = {name: mean(getattr(costs, name)) for name in timed}
     if costs.overlapped is not None:
         changes["overlapped"] = mean(costs.overlapped)
     if cluster is not None:

@@ -99,7 +99,7 @@ ANSWERS: list[tuple[str, Callable[[], Any], Any]] = [
                 costs={"message": {"sequence": 32, "hidden": 12288, "dtype": "bf16"}},
                 cluster=between_nodes(bandwidth="109 Gbit/s"),
             )
-        ),  # fmt: skip
+        ),
         (786432, 57.72),
     ),
 ]

@@ -83,10 +83,18 @@ for shown in (result, ppsim.compare([result, result])):
     data, _ = shell.display_formatter.format(shown)
     assert "<img" in data["text/html"], data.keys()
     assert len(data["text/plain"]) < 200, data["text/plain"]
+from matplotlib.figure import Figure
+axes = ppsim.plot.gantt(result)
+for shown in (axes, axes.figure, ppsim.plot.memory(result)):
+    data, _ = shell.display_formatter.format(shown)
+    assert data["image/png"].startswith(b"\\x89PNG"), data
+for other in (Figure(), Figure().add_subplot()):
+    data, _ = shell.display_formatter.format(other)
+    assert "image/png" not in data, "a figure that isn't ours is pyplot's to show"
 """
 
 
-def test_an_ipython_shell_shows_both() -> None:
+def test_an_ipython_shell_shows_results_comparisons_and_figures() -> None:
     pytest.importorskip("IPython")
     done = subprocess.run([sys.executable, "-c", SHELL], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

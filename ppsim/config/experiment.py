@@ -132,9 +132,9 @@ class Experiment(Model):
         size, measured = self.pipeline.micro_batch_size, self.costs.micro_batch_size
         return Fraction(size, measured) if size is not None and measured is not None else Fraction(1)
 
-    def files(self) -> list[tuple[Path, str]]:
-        """The files that the config names, and the name under which a run keeps a copy."""
-        return [(path, path.name) for path in self.schedule.files()]
+    def files(self) -> dict[str, Path]:
+        """The files that the config names, by the name under which a run keeps a copy."""
+        return self.schedule.files()
 
     @property
     def samples_per_step(self) -> int | None:

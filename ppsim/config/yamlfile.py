@@ -26,6 +26,11 @@ from ppsim.config.yamltree import MAX_DEPTH, Builder, Node, Place, where
 from ppsim.errors import ConfigError, printable, shown
 
 MAX_BYTES: Final = 1 << 20
+_NAMED_BY: Final = {
+    "schedule": "name", "runtime": "preset", "cluster.device": "like", "cluster.intra_node": "like",
+    "cluster.inter_node": "like",
+}  # fmt: skip
+"""Mappings that may be written as a name alone, and the key that this name is then the value of."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,9 @@ def _from_python(value: Any, label: str, depth: int = 0) -> Node:
 def override(document: Document, assignments: Sequence[str] | Mapping[str, Any]) -> Document:
     """``document`` with some entries replaced: ``["a.b=c", …]`` as on the command line, or ``{"a.b": value}``.
 
-    Values on the command line are YAML. A number in a path is the index of a list; ``schedule: 1f1b`` on the way to
-    ``schedule.warmup`` becomes ``{name: 1f1b}``. Later assignments win. Errors: ``ConfigError``, a line for each.
+    Values on the command line are YAML. A number in a path is the index of a list; a name on the way, such as
+    ``schedule: 1f1b`` to ``schedule.warmup``, becomes a mapping, ``{name: 1f1b}``. Later assignments win.
+    Errors: ``ConfigError``, a line for each.
     """
     root, mistakes = document.root, []
     settings = assignments.items() if isinstance(assignments, Mapping) else ((text, None) for text in assignments)
@@ -127,8 +133,8 @@ def _assign(node: Node, keys: Sequence[str], new: Node, path: str) -> Node:
     if not keys:
         return new
     label = str(new.place)
-    if path == "schedule" and isinstance(node.value, str):
-        node = replace(node, value={"name": node})
+    if path in _NAMED_BY and isinstance(node.value, str):
+        node = replace(node, value={} if node.value == "free" else {_NAMED_BY[path]: node})
     if node.value is None:
         node = replace(node, value={})
     if isinstance(node.value, list):

@@ -47,7 +47,7 @@ class GivenCosts(Model):
     activation: OneOrMore[Size] = Fraction(0)
     """What a forward keeps for its backward, per microbatch."""
     held_for_weight_grad: OneOrMore[Size] | None = None
-    """What the input-gradient half leaves to the weight-gradient half, its incoming gradient included (default: all)."""
+    """What the input-gradient half leaves to the weight-gradient half, with its incoming gradient (default: all)."""
     stage_input: OneOrMore[Size] | None = None
     """What a recomputed forward keeps (default: its incoming message, never more than the activation)."""
     message: OneOrMore[Message] = Fraction(0)

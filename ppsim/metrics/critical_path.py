@@ -83,8 +83,7 @@ def walk(run: Run, last: int) -> Path:
             links.append((NONE, transfer, since, until + flight, *parts))
             event, queued = sent[transfer], behind[transfer]
     columns = np.array(links[::-1], np.int64).reshape(-1, 8).T
-    row, transfer, since, until_, held_, flight_, queue, flies = (column.copy() for column in columns)
-    return Path(row, transfer, since, until_, held_, flight_, queue, flies, last)
+    return Path(*(column.copy() for column in columns), last)  # type: ignore[arg-type]  # eight columns
 
 
 def _last(run: Run) -> int:

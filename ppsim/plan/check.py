@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import ScheduleError
-from ppsim.ops import COMMUNICATION, COMPUTE, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Orders
+from ppsim.ops import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Orders
 from ppsim.schedules.base import Problem
 
 SHOWN = 20
@@ -75,6 +75,8 @@ class _Checker:
         strange = ~held[self.rank, np.clip(table.stage, 0, stages)]
         for row in np.flatnonzero(strange)[: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: stage {int(table.stage[row])} is not on rank {self.rank[row]}"
+        for row in np.flatnonzero(table.peer == HOST)[: SHOWN + 1].tolist():
+            yield f"{self.where(row)}: {self.name(row)}: moves to the host aren't simulated; name a rank, as in '0EVICT2>3'"
         moved = np.isin(table.kind, MOVES) & ((table.peer >= p) | (table.peer == self.rank))
         for row in np.flatnonzero(moved)[: SHOWN + 1].tolist():
             why = "is its own" if table.peer[row] < p else "is unknown"

@@ -6,6 +6,6 @@ Figures are made by matplotlib's object interface: pyplot knows nothing of them,
 from ppsim.plot.comparison import charts, split
 from ppsim.plot.gantt_chart import gantt
 from ppsim.plot.memory_chart import memory
-from ppsim.plot.style import save, write
+from ppsim.plot.style import is_ours, save, write
 
-__all__ = ["charts", "gantt", "memory", "save", "split", "write"]
+__all__ = ["charts", "gantt", "is_ours", "memory", "save", "split", "write"]

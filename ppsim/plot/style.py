@@ -22,6 +22,8 @@ SizeName = Literal["notebook", "slide", "paper"]
 STYLE = "ppsim.plot.ppsim"
 INCH = 72
 """Points of an inch; text is measured in points."""
+OURS = "ppsim"
+"""The label of figures that ppsim made; it isn't drawn."""
 SMALL = 0.833
 """Matplotlib's 'small', which ticks and legends are set in, over the font size."""
 
@@ -90,8 +92,14 @@ def new_figure(size: Size, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(size.width, height), dpi=size.dpi, layout="constrained")
+    figure.set_label(OURS)
     FigureCanvasAgg(figure)
     return figure
+
+
+def is_ours(drawn: Figure | Axes) -> bool:
+    """Whether it is a figure that ppsim made, or in one, which pyplot won't show."""
+    return drawn.figure is not None and drawn.figure.figure.get_label() == OURS
 
 
 def save(figure: Figure | Axes, path: str | Path, format: str | None = None) -> None:  # noqa: A002 - matplotlib's word

@@ -104,11 +104,14 @@ def chart(
     up = column(done, y, "--y") if y else BUBBLE
     left = [way for way in ways if way not in (across, up) and len(levels(done, way)) <= MOST_GROUPS]
     colour = column(done, hue, "--hue") if hue else next((w for w in ("ranks", *left) if w in left), None)
-    panel = column(done, facet, "--facet") if facet else next((w for w in left if w != colour), None)
+    along = scale(done, across)
+    # Places beside each other hold many cases well enough.
+    free = [way for way in left if way != colour and (along.places is None or len(levels(done, way)) <= 3)]
+    panel = column(done, facet, "--facet") if facet else next(iter(free), None)
     for name, key in (("--hue", colour), ("--facet", panel)):
         if len(levels(done, key)) > MOST_GROUPS:
             raise PpsimError(f"{name}: {len(levels(done, key))} values of {plain(str(key))}; at most {MOST_GROUPS}")
-    along, height = scale(done, across), scale(done, up)
+    height = scale(done, up, wide=along.places is not None)
     colours = _colours(done, colour)
     form = size_of(size)
     with styled(form):
@@ -120,10 +123,10 @@ def chart(
             along.dress(axes.xaxis, levels(done, across))
             axes.set_xlabel(along.label(words(across)))
             axes.tick_params(labelbottom=True)
-            axes.set_ylim(bottom=0)
             if up == BUBBLE:
                 axes.axhline(AIM / height.of, color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), zorder=0)
             _turned(axes, form.inside / min(len(panels), 3), form.font)
+        height.dress(panels[0][0].yaxis, levels(done, up))
         panels[0][0].set_ylabel(height.label(words(up)))
         shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
         _legend(figure, done, shown, up, form.font)
@@ -245,7 +248,7 @@ def pareto(table: pd.DataFrame, y: str | None = None, size: SizeName = "notebook
             drawstyle="steps-post", zorder=5, label="Pareto front",
         )  # fmt: skip
         along.dress(axes.xaxis, levels(done, MEMORY))
-        axes.set_ylim(bottom=0)
+        height.dress(axes.yaxis, levels(done, up))
         axes.set_xlabel(along.label("peak memory"))
         axes.set_ylabel(height.label(words(up)))
         shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []

@@ -144,6 +144,8 @@ class Scale:
             axis.set_ticks(at if self.of == 1 and len(at) <= 12 else _powers(at))
             axis.set_major_formatter(FuncFormatter(lambda value, _: scales.number(value)))
             axis.set_minor_locator(NullLocator())
+        elif axis.axis_name == "y" and min(values) >= 0:
+            axis.axes.set_ylim(bottom=0)
 
 
 def _powers(values: Sequence[float]) -> list[float]:
@@ -162,10 +164,10 @@ def scale(table: pd.DataFrame, key: str, wide: bool = False) -> Scale:
     if key in SHARES or base in SHARES:
         return Scale(0.01, "%", False)
     if unit == "B" or base.endswith("_bytes"):
-        found = scales.fitting(high, scales.SIZES)
+        found = scales.fitting(high / 8, scales.SIZES)
         return Scale(found.of, found.name, wide and 0 < 8 * float(values.min()) <= high)
     if unit == "s" or (base.endswith("_s") and not base.endswith("_per_s")):
-        time = scales.fitting(high * 1e9, scales.TIMES)
+        time = scales.fitting(high / 8 * 1e9, scales.TIMES)
         return Scale(time.of / 1e9, time.name, False)
     low = float(values.min())
     return Scale(1, unit, low > 0 and high / low >= 8 and unit == "" and _whole(values))

@@ -141,9 +141,9 @@ class Schedule(Model):
         """
         return None
 
-    def files(self) -> list[Path]:
-        """The files that the schedule is read from."""
-        return []
+    def files(self) -> dict[str, Path]:
+        """The files that the schedule is read from, by the name under which a run keeps a copy."""
+        return {}
 
     def deadlock_hint(self, problem: Problem) -> str | None:
         """What, among the schedule's settings, is known to make its order deadlock for these sizes."""

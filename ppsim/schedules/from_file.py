@@ -18,6 +18,15 @@ from ppsim.placement import Placement, inferred
 from ppsim.schedules.base import Problem, Schedule
 
 MAX_BYTES = 64 << 20
+OF_A_RUN = frozenset({
+    "config.yaml", "summary.json", "tasks.csv", "transfers.csv", "memory.csv", "trace.json", "gantt.png", "memory.png",
+})  # fmt: skip
+"""Names that a run's own files have in its folder."""
+
+
+def kept_name(path: Path) -> str:
+    """The name of a run's copy of an order file: its own, unless one of the run's files has that."""
+    return f"order-{path.name}" if path.name in OF_A_RUN else path.name
 
 
 class FromFile(Schedule):
@@ -37,7 +46,7 @@ class FromFile(Schedule):
 
     @field_serializer("path", when_used="json")
     def _beside_the_config(self, path: Path) -> str:
-        return path.name
+        return kept_name(path)
 
     @field_serializer("sha256", when_used="json")
     def _digest(self, _: str | None) -> str:
@@ -76,9 +85,9 @@ class FromFile(Schedule):
         """Whether the file lists a backward."""
         return any(np.any(np.isin(table.kind, (Kind.B, Kind.I))) for table in self.tables)
 
-    def files(self) -> list[Path]:
+    def files(self) -> dict[str, Path]:
         """The file itself."""
-        return [self.path]
+        return {kept_name(self.path): self.path}
 
     def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
         """A file that can't be read; other sizes than the pipeline's; a stage that nobody runs; a changed content."""

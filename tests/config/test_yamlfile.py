@@ -365,7 +365,6 @@ def test_overrides_from_python(file: Path) -> None:
         ("name={a: 1, a: 2}", "duplicate key 'a'"),
         ("name=*x", "no finished anchor &x before this alias"),
         ("pipeline.ranks.x=1", "'pipeline.ranks' is 4, which has no key 'x'; set 'pipeline.ranks' whole"),
-        ("cluster.device.x=1", "'cluster.device' is 'a100-80gb', which has no key 'x'; set 'cluster.device' whole"),
         ("cluster.links.2.bandwidth=1", "'cluster.links' is a list of 2, which has no item '2'; they count from 0"),
         ("cluster.links.-1=1", "'cluster.links' is a list of 2, which has no item '-1'; they count from 0"),
         ("name=\x1b[31m", r"a control character (\x1b)"),

@@ -19,8 +19,9 @@ from tests.engine.stepwise import NOT_YET, Stepwise
 from tests.engine.strategies import plans
 
 compiled = pytest.importorskip("ppsim.engine.compiled", reason="Numba is not installed")
-MANY = settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
-SOME = settings(MANY, max_examples=300)
+SOME = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(SOME, max_examples=300)
+THOUSANDS = settings(SOME, max_examples=3000)
 Answer = list[list[int]] | str
 
 
@@ -37,9 +38,15 @@ def answer(engine: object, plan: Plan) -> Answer:
 @MANY
 @given(plans())
 def test_both_engines_agree(plan: Plan) -> None:
+    assert answer(compiled, plan) == answer(simpy_engine, plan)
+
+
+@pytest.mark.slow
+@THOUSANDS
+@given(plans())
+def test_both_engines_agree_on_thousands_of_plans(plan: Plan) -> None:
     found = answer(simpy_engine, plan)
-    event("deadlock" if isinstance(found, str) else "runs")
-    event("ports" if plan.ports else "no ports")
+    event(f"{'deadlock' if isinstance(found, str) else 'runs'}, {'ports' if plan.ports else 'no ports'}")
     assert answer(compiled, plan) == found
 
 
@@ -74,7 +81,7 @@ def test_the_order_of_simultaneous_events_changes_nothing(plan: Plan, seed: int)
 
 
 @SOME
-@given(plans(), st.integers())
+@given(plans(), st.integers(0, 2**32))
 def test_other_numbers_for_routes_and_ports_change_nothing(plan: Plan, seed: int) -> None:
     """Nor does the order in which a thing's needs are listed."""
     dice = np.random.default_rng(seed)
@@ -89,7 +96,7 @@ def renumbered(plan: Plan, dice: np.random.Generator) -> Plan:
     """The same plan, with routes and ports numbered anew and the needs of each thing in another order."""
     routes, transfers = plan.routes, plan.transfers
     order = dice.permutation(len(routes.src))
-    port = np.append(dice.permutation(len(plan.ports)), -1)
+    port = np.append(dice.permutation(len(plan.ports)), -1).astype(np.int32)
     names = np.empty(len(plan.ports), object)
     names[port[:-1]] = plan.ports
 
@@ -101,7 +108,7 @@ def renumbered(plan: Plan, dice: np.random.Generator) -> Plan:
         plan,
         routes=replace(routes, **columns, egress=port[routes.egress[order]], ingress=port[routes.ingress[order]]),
         ports=tuple(names),
-        transfers=replace(transfers, route=np.argsort(order)[transfers.route], needs=mixed(transfers.needs)),
+        transfers=replace(transfers, route=np.argsort(order).astype(np.int32)[transfers.route], needs=mixed(transfers.needs)),
         start_needs=mixed(plan.start_needs),
         end_needs=mixed(plan.end_needs),
     )

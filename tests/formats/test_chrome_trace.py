@@ -103,7 +103,7 @@ def read(source: Run | Result) -> Trace:
 def test_every_op_is_a_span_of_its_rank(result: Result) -> None:
     """An atomic pair is one span, named by its cell."""
     plan, timeline = result.plan, result.timeline
-    expected = []
+    expected: list[tuple[int, str, int, int]] = []
     for row in range(len(plan)):
         if plan.tail[row]:
             rank, _, start, end = expected.pop()
@@ -119,7 +119,9 @@ def test_every_transfer_is_a_span_of_each_of_its_ports(result: Result) -> None:
     for side in ("egress", "ingress"):
         for port, rows in table[table[side] != ""].groupby(side):
             times = [(round(s * 1e9), round(e * 1e9)) for s, e in zip(rows.start_s, rows.left_s, strict=True)]
-            assert [(start, end) for _, _, start, end in sorted(trace.of(port), key=lambda x: x[2:])] == sorted(times)
+            assert [(start, end) for _, _, start, end in sorted(trace.of(str(port)), key=lambda x: x[2:])] == sorted(
+                times
+            )
 
 
 def test_events_are_sorted_and_spans_of_a_track_never_overlap(result: Result) -> None:

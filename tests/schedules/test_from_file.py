@@ -220,4 +220,4 @@ def test_file_is_read_once(write: Write) -> None:
 
 def test_path_in_python_is_taken_as_it_is(write: Write) -> None:
     order = write(ONE_STEP).parent / "orders" / "mine.csv"
-    assert experiment({"name": "file", "path": order}, 2, 2).schedule.files() == [order]
+    assert experiment({"name": "file", "path": order}, 2, 2).schedule.files() == {order.name: order}
