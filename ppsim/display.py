@@ -240,7 +240,7 @@ def chain(result: Result, row: int, links: Sequence[Link], console: Console) -> 
             "what": link.what,
             "from": seconds(link.start_s),
             "to": seconds(link.end_s),
-            "slack": "–" if link.slack is None else seconds(link.slack / 1e9),
+            "slack": seconds(link.slack_s),
         }
         for number, link in enumerate(links)
     ]

@@ -38,6 +38,11 @@ class Link:
         """Its end in seconds."""
         return self.end / PER_SECOND
 
+    @property
+    def slack_s(self) -> float | None:
+        """Its slack in seconds."""
+        return None if self.slack is None else self.slack / PER_SECOND
+
 
 def find(result: Result, rank: int | None, op: str | None, at: int | None) -> int:
     """The row of an op given by its text, or by a rank and an instant in ns (the op that runs then, or the next).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 from ppsim.config.experiment import Experiment, disagreements
@@ -17,7 +18,9 @@ from ppsim.plan import Plan, build, check
 from ppsim.result import Result
 from ppsim.schedules import Problem, Schedule
 from ppsim.schedules.registry import plugin_notices
+from ppsim.timeline import PER_SECOND
 from ppsim.uncertainty import repeats
+from ppsim.units import show
 
 
 def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: Engine = "auto") -> Result:
@@ -44,11 +47,11 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
         *schedule.notices(problem.ranks, experiment.pipeline.microbatches),
         *notices(experiment, problem),
         *plan.notices,
+        *_alternative(experiment, schedule, problem, timeline.makespan, engine),
     ]
     executed = Run(plan, timeline, problem, _known(experiment), experiment.samples_per_step)
-    return Result(
-        experiment, schedule, problem, orders, executed, engine_name, _distinct(found), _spread(experiment, executed, engine)
-    )
+    spread = _spread(experiment, executed, engine)
+    return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
 
 
 def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, Any] | None:
@@ -60,6 +63,19 @@ def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, A
         return scalars(replace(nominal, plan=plan, timeline=run(plan, engine)[0], _made={}))
 
     return repeats(nominal.plan, experiment.uncertainty, measure)
+
+
+def _alternative(
+    experiment: Experiment, schedule: Schedule, problem: Problem, makespan: int, engine: Engine
+) -> Iterator[Notice]:
+    """What the settings cost that a notice of the schedule warns of: the same run with the nearest better ones."""
+    better = schedule.alternative(problem.ranks, experiment.pipeline.microbatches)
+    if better is None:
+        return
+    name, other = better
+    instead = run(build(other.orders(problem), problem, experiment, other), engine)[0].makespan
+    now, then = (show(Fraction(ns, PER_SECOND), "time") for ns in (makespan, instead))
+    yield Notice("alternative", "schedule", f"{name} gives {then} instead of {now}")
 
 
 def _known(experiment: Experiment) -> frozenset[Need]:

@@ -156,7 +156,7 @@ def refuse_dangerous(folder: Path) -> None:
         raise PpsimError(f"{_shown(folder)}: the home or working directory, or one above it; name a folder inside")
 
 
-def refuse_foreign(folder: Path, ours_too: Callable[[str], bool] = lambda name: False) -> None:
+def refuse_foreign(folder: Path, ours_too: Callable[[str], bool] = lambda _: False) -> None:
     """Raises PpsimError for a folder that holds more than a run's files (those in its marker) and ``ours_too``."""
     if not folder.exists():
         return

@@ -1,21 +1,21 @@
 """The semantics of the model of record over the Plan's arrays, compiled by Numba (extra ``fast``).
 
-What waits is a *thing* with a number, as in the SimPy engine: op i to start i, op i to end n + i, transfer j to be ready
-2n + j. Where no transfer has ports, nothing depends on what else happens at the time: a moment is the latest of those
-that it needs, and each rank runs as far as its inputs are known (``_without_ports``). Otherwise events come off a heap
-in the order of time, and the settle pass closes each instant (``_with_ports``). Importing this module needs Numba.
+What waits is a *thing* with a number, as in the SimPy engine: op i to start i, op i to end n + i, transfer j to be
+ready 2n + j. Where no transfer has ports, nothing depends on what else happens at the time: a moment is the latest of
+those that it needs, and each rank runs as far as its inputs are known (``_without_ports``). Otherwise events come off
+a heap in the order of time, and the settle pass closes each instant (``_with_ports``).
 
-The two loops are long on purpose: a call that hands over a dozen arrays costs more than an op.
+The two loops are long on purpose: a call that hands over a dozen arrays costs more than an op. Importing this module
+needs Numba.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
 from ppsim.engine.deadlock import explain
 from ppsim.ops import NONE
@@ -28,9 +28,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 def _compiled(function: Function) -> Function:
     """Compile at the first call; the machine code is kept on disk where there is a place for it."""
     try:
-        return njit(cache=True, nogil=True)(function)
+        return cast(Function, njit(cache=True, nogil=True)(function))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return njit(nogil=True)(function)
+        return cast(Function, njit(nogil=True)(function))
 
 
 class _Work(NamedTuple):
@@ -75,15 +75,17 @@ def run(plan: Plan) -> Timeline:
 def _work(plan: Plan) -> _Work:
     tables = (plan.start_needs, plan.end_needs, plan.transfers.needs)
     narrow = np.int32 if plan.events.count <= np.iinfo(np.int32).max else np.int64
-    before = np.cumsum([0, *(len(table.event) for table in tables)])
+    ptr = np.zeros(2 * len(plan) + len(plan.transfers) + 1, narrow)
+    things = needs = 0
+    for table in tables:
+        np.add(table.ptr, needs, out=ptr[things : things + len(table.ptr)], casting="same_kind")
+        things, needs = things + len(table.ptr) - 1, needs + len(table.event)
     return _Work(
         offsets=plan.offsets,
         rank=plan.rank,
         duration=plan.duration,
-        ptr=np.concatenate(
-            [*((table.ptr[:-1] + b).astype(narrow) for table, b in zip(tables, before[:-1], strict=True)), before[-1:].astype(narrow)],
-        ),
-        event=np.concatenate([table.event for table in tables], dtype=narrow),
+        ptr=ptr,
+        event=np.concatenate([table.event for table in tables], dtype=narrow, casting="same_kind"),
         route=plan.transfers.route,
         occupancy=plan.routes.occupancy,
         latency=plan.routes.latency,
@@ -199,7 +201,9 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
     lane_of, ports, lanes_ptr, lanes_at = lanes
     n, t, ranks = len(duration), len(route), len(offsets) - 1
     first, waiting = _waiting(2 * n + 3 * t, ptr, event)
-    begins, starts, leaves = first[0] < first[n], first[2 * n] < first[2 * n + t], first[2 * n + t] < first[2 * n + 2 * t]
+    begins = first[0] < first[n]  # whether anything waits for events of a kind at all
+    starts = first[2 * n] < first[2 * n + t]
+    leaves = first[2 * n + t] < first[2 * n + 2 * t]
     held = ptr[n] < ptr[2 * n]
     for thing in range(2 * n + t):
         moment[thing] = NEVER - (ptr[thing + 1] - ptr[thing])

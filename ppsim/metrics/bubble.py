@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim.metrics.base import Run, metric
-from ppsim.ops import Kind
+from ppsim.ops import Kind, among
 from ppsim.plan.table import Longs
 from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
@@ -13,7 +13,7 @@ from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 def busy(run: Run) -> Longs:
     """Busy ns per rank: the time of its compute ops; sends, receives and moves are never busy."""
     plan = run.plan
-    computes = ~np.isin(plan.kind, SENDS_AND_MOVES)
+    computes = ~among(plan.kind, SENDS_AND_MOVES)
     length = np.where(computes & ~plan.tail, run.timeline.end - run.timeline.start, 0)
     return per_rank(length, plan.offsets)
 
@@ -36,7 +36,7 @@ def span(run: Run) -> Longs:
     """Ns per rank from the start of its first compute op to the end of its last; 0 where it has none."""
     plan, timeline = run.plan, run.timeline
     out = np.zeros(plan.ranks, np.int64)
-    computes = np.flatnonzero(~np.isin(plan.kind, SENDS_AND_MOVES))
+    computes = np.flatnonzero(~among(plan.kind, SENDS_AND_MOVES))
     bounds = np.searchsorted(computes, plan.offsets)
     for rank in range(plan.ranks):
         mine = computes[bounds[rank] : bounds[rank + 1]]

@@ -9,7 +9,7 @@ import numpy as np
 
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.last_need import freed_by, latest
-from ppsim.ops import NONE, Kind
+from ppsim.ops import NONE, Kind, among
 from ppsim.plan.table import Longs, Needs
 from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
@@ -61,7 +61,7 @@ def walk(run: Run, last: int) -> Path:
     plan, timeline = run.plan, run.timeline
     n, t = len(plan), len(plan.transfers)
     began, ended, sent, behind = run.once(befores)
-    busy = (~np.isin(plan.kind, SENDS_AND_MOVES)).tolist()
+    busy = (~among(plan.kind, SENDS_AND_MOVES)).tolist()
     head = (np.arange(n) - plan.tail).tolist()
     start, end = timeline.start.tolist(), timeline.end.tolist()
     taken, left, arrive = timeline.transfer_start.tolist(), timeline.left.tolist(), timeline.arrive.tolist()
@@ -83,7 +83,7 @@ def walk(run: Run, last: int) -> Path:
             links.append((NONE, transfer, since, until + flight, *parts))
             event, queued = sent[transfer], behind[transfer]
     columns = np.array(links[::-1], np.int64).reshape(-1, 8).T
-    return Path(*(column.copy() for column in columns), last)  # type: ignore[arg-type]  # eight columns
+    return Path(*(column.copy() for column in columns), last)  # type: ignore[call-arg, arg-type]  # eight columns
 
 
 def _last(run: Run) -> int:

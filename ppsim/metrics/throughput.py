@@ -9,7 +9,7 @@ import numpy as np
 
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.bubble import busy
-from ppsim.ops import Kind
+from ppsim.ops import Kind, among
 from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 
@@ -104,7 +104,7 @@ def steady_bubble_ratio(run: Run) -> float | None:
     if found is None or found.until == found.since:
         return None
     plan, timeline = run.plan, run.timeline
-    computes = ~np.isin(plan.kind, SENDS_AND_MOVES) & ~plan.tail
+    computes = ~among(plan.kind, SENDS_AND_MOVES) & ~plan.tail
     inside = np.minimum(timeline.end, found.until) - np.maximum(timeline.start, found.since)
     busy = int(np.maximum(inside[computes], 0).sum())
     total = plan.ranks * (found.until - found.since)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops import Kind
+from ppsim.ops import Kind, among
 from ppsim.plan.needs import Index
 from ppsim.plan.wiring import Wiring
 
@@ -74,7 +74,7 @@ class _Ops:
         # A row that holds nothing belongs to the next op that does.
         number = np.cumsum(np.append(0, holds[:-1]))
         again = rows.kind[np.maximum(row - 1, 0)] == Kind.R
-        forward, backward = rows.kind[row] == Kind.F, np.isin(rows.kind[row], (Kind.B, Kind.I))
+        forward, backward = rows.kind[row] == Kind.F, among(rows.kind[row], (Kind.B, Kind.I))
         rank = rows.rank[row].astype(np.int64)
         offsets = np.searchsorted(row, rows.offsets)
         per_step = problem.microbatches * np.array([len(held) for held in problem.placement.stages_of])

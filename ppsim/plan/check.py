@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import ScheduleError
-from ppsim.ops import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Orders
+from ppsim.ops import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Orders, among
 from ppsim.schedules.base import Problem
 
 SHOWN = 20
@@ -76,18 +76,18 @@ class _Checker:
         for row in np.flatnonzero(strange)[: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: stage {int(table.stage[row])} is not on rank {self.rank[row]}"
         for row in np.flatnonzero(table.peer == HOST)[: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)}: moves to the host aren't simulated; name a rank, as in '0EVICT2>3'"
-        moved = np.isin(table.kind, MOVES) & ((table.peer >= p) | (table.peer == self.rank))
+            yield f"{self.where(row)}: {self.name(row)}: moves to the host aren't simulated; name a rank"
+        moved = among(table.kind, MOVES) & ((table.peer >= p) | (table.peer == self.rank))
         for row in np.flatnonzero(moved)[: SHOWN + 1].tolist():
             why = "is its own" if table.peer[row] < p else "is unknown"
             yield f"{self.where(row)}: {self.name(row)}: rank {table.peer[row]} {why}; the ranks are 0 to {p - 1}"
-        needs = ~np.isin(table.kind, WITHOUT_MICROBATCH)
+        needs = ~among(table.kind, WITHOUT_MICROBATCH)
         wrong = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
         for row in np.flatnonzero(wrong)[: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: the microbatches are 0 to {self.m - 1}"
 
     def _rows(self, *kinds: Kind) -> NDArray[np.int64]:
-        return np.flatnonzero(np.isin(self.table.kind, kinds))
+        return np.flatnonzero(among(self.table.kind, kinds))
 
     def _lookup(self, *kinds: Kind) -> NDArray[np.int64]:
         found = np.full(self.problem.stages * self.m, -1, np.int64)

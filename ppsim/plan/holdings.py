@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops import MOVES, Kind
+from ppsim.ops import MOVES, Kind, among
 from ppsim.plan.durations import Weights
 from ppsim.plan.rows import Rows
 from ppsim.plan.table import Category, Events, Holdings, Longs, Versions
@@ -83,7 +83,7 @@ def holdings(
     """What activations, messages and stashed weights hold, and the activations in flight (a byte each)."""
     held, counted = _Gatherer(), _Gatherer()
     _activations(rows, messages, events, problem, weights, held, counted)
-    moved = np.isin(rows.kind[messages.issuer], MOVES) | (rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
+    moved = among(rows.kind[messages.issuer], MOVES) | (rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
     data = np.flatnonzero(~moved)
     size = messages.bytes[data]
     held.add(messages.dst[data], Category.MESSAGES, size, events.start(data), events.end(messages.consumer[data]))
@@ -146,7 +146,7 @@ def _at_home(
 ) -> list[tuple[NDArray[np.signedinteger], Longs, Longs, Index]]:
     """Where each activation lies and when: (rank, since, until, which forward), in flight at both ends of a move."""
     everyone = np.arange(len(forward))
-    moves = np.flatnonzero(np.isin(rows.kind[messages.issuer], MOVES))
+    moves = np.flatnonzero(among(rows.kind[messages.issuer], MOVES))
     if not len(moves):
         return [(rows.rank[forward], begin, freed, everyone)]
     forward_of = np.full(len(rows), -1, np.int64)

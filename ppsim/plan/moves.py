@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ppsim.ops import MOVES, Kind, Ops
+from ppsim.ops import MOVES, Kind, Ops, among
 from ppsim.plan.durations import Weights
 from ppsim.plan.holdings import kept_by_forward
 from ppsim.plan.rows import Rows
@@ -36,7 +36,7 @@ def move_messages(rows: Rows, problem: Problem, weights: Weights, recomputed: np
 def wire(wiring: Wiring, after: tuple[Ops, Ops] | None) -> None:
     """A move is issued when the op before it has ended; LOAD waits for its EVICT, the backward (and its R) for LOAD."""
     rows, messages, events = wiring.rows, wiring.messages, wiring.events
-    move = np.flatnonzero(np.isin(rows.kind[messages.issuer], MOVES))
+    move = np.flatnonzero(among(rows.kind[messages.issuer], MOVES))
     message_of = np.full(len(rows), -1, np.int64)
     message_of[messages.issuer[move]] = move
     if len(move):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
-from ppsim.ops import NONE, Kind, Ops, Orders, concat, ops
+from ppsim.ops import NONE, Kind, Ops, Orders, among, concat, ops
 from ppsim.plan.table import Ints, Longs
 from ppsim.schedules.base import Problem
 
@@ -35,7 +35,7 @@ class Rows:
     def lookup(self, *kinds: Kind) -> Longs:
         """Row of the op of one of these kinds, by ``stage * units + unit``; -1 where there is none."""
         found = np.full(self.stages * self.units, -1, np.int64)
-        rows = np.flatnonzero(np.isin(self.kind, kinds) if len(kinds) > 1 else self.kind == kinds[0])
+        rows = np.flatnonzero(among(self.kind, kinds) if len(kinds) > 1 else self.kind == kinds[0])
         found[self.key[rows]] = rows
         return found
 
@@ -124,7 +124,7 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
 
 def _with_step_end(table: Ops, rank: int, problem: Problem, experiment: Experiment) -> Ops:
     """One rank's step with its gradient sync (at the end, or after each stage's last backward) and its optimizer."""
-    if not np.any(np.isin(table.kind, (Kind.B, Kind.I))):
+    if not np.any(among(table.kind, (Kind.B, Kind.I))):
         return table
     # Ascending on every rank, so that ranks with two stages in common sync them in the same order.
     held = np.array(sorted(problem.placement.stages_of[rank]))

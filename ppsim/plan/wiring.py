@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
-from ppsim.ops import MOVES
+from ppsim.ops import MOVES, among
 from ppsim.plan.needs import NeedsBuilder
 from ppsim.plan.rows import Rows
 from ppsim.plan.table import Events, Ints, Longs
@@ -79,13 +79,13 @@ class Wiring:
     def _up_to(self) -> Index:
         """For each row, itself or the last row before it that isn't a move; -1 where there is none."""
         rows = np.arange(len(self.rows))
-        return np.maximum.accumulate(np.where(np.isin(self.rows.kind, MOVES), -1, rows))
+        return np.maximum.accumulate(np.where(among(self.rows.kind, MOVES), -1, rows))
 
     @cached_property
     def _from(self) -> Index:
         """For each row, itself or the first row after it that isn't a move; the number of rows where there is none."""
         n = len(self.rows)
-        rows = np.where(np.isin(self.rows.kind, MOVES), n, np.arange(n))
+        rows = np.where(among(self.rows.kind, MOVES), n, np.arange(n))
         return np.append(np.minimum.accumulate(rows[::-1])[::-1], n)
 
     def previous(self, rows: Index) -> Index:

@@ -145,6 +145,10 @@ class Schedule(Model):
         """The files that the schedule is read from, by the name under which a run keeps a copy."""
         return {}
 
+    def alternative(self, ranks: int, microbatches: int) -> tuple[str, Schedule] | None:
+        """The nearest settings that avoid what a notice warns of, and what to call them; None where there are none."""
+        return None
+
     def deadlock_hint(self, problem: Problem) -> str | None:
         """What, among the schedule's settings, is known to make its order deadlock for these sizes."""
         return None

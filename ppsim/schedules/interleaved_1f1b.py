@@ -85,6 +85,13 @@ class Grouped(Schedule):
                 f"worth per chunk; Megatron and PyTorch refuse it; group {best} costs nothing",
             )
 
+    def alternative(self, ranks: int, microbatches: int) -> tuple[str, Schedule] | None:
+        """The group that costs nothing, where the last group is smaller than p."""
+        group, best = self.group_of(ranks, microbatches), default_group(ranks, microbatches)
+        if self.virtual_stages == 1 or group == best or not 0 < microbatches % group < ranks:
+            return None
+        return f"group {best}", self.model_copy(update={"group": best})
+
     def deadlock_hint(self, problem: Problem) -> str | None:
         """A group smaller than p."""
         ranks, microbatches = problem.ranks, problem.microbatches

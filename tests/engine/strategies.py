@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ppsim
 from ppsim.errors import PpsimError
-from ppsim.ops import NONE, Kind, Op, Ops, Orders, from_ops
+from ppsim.ops import Kind, Op, Ops, Orders, from_ops
 from ppsim.placement import Placement, loop, v_shape
 from ppsim.plan import Plan, build, check
 from ppsim.schedules import Problem, Schedule, known
