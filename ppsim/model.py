@@ -12,7 +12,7 @@ T = TypeVar("T")
 class Model(BaseModel):
     """A frozen group of settings that refuses unknown keys; the string under a field is its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
 
 def one_or_list(value: Any) -> str:

@@ -4,7 +4,8 @@ Every value is a ``fractions.Fraction``: seconds, bytes, bytes/s, FLOP/s or FLOP
 (KB is read as kB), KiB to TiB powers of 1024; Gbps is Gbit/s, TFLOPS is TFLOP/s. Wrong input raises ``ValueError`` with
 a finished sentence; the config layer puts file, line and key in front of it.
 
-Units come from a pint registry of our own: in pint's own one, 'Gb' is gilbert.
+The few units are a table of exact factors. A units library would read them no better, would have to be kept from its own
+meanings ('Gb' is gilbert in pint), and takes longer to import than all the rest of a config takes to check.
 """
 
 from __future__ import annotations
@@ -15,31 +16,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import lru_cache
 from numbers import Real
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic_core import core_schema
 
 from ppsim.errors import did_you_mean, shown
 
-if TYPE_CHECKING:
-    import pint
-
 Dimension = Literal["time", "size", "bandwidth", "rate", "flops"]
 
-_TIMES: Final = {"s": "[time]", "ns": "1e-9 s", "us": "1e-6 s", "ms": "1e-3 s", "min": "60 s", "h": "3600 s"}
-_MICRO: Final = {"\N{MICRO SIGN}s": "1 us", "\N{GREEK SMALL LETTER MU}s": "1 us"}
-_BYTES: Final = {"B": "[size]", "kB": "1e3 B", "MB": "1e6 B", "GB": "1e9 B", "TB": "1e12 B"}
-_BINARY: Final = {"KiB": "1024 B", "MiB": "1024 KiB", "GiB": "1024 MiB", "TiB": "1024 GiB"}
-_BITS: Final = {"bit": "B / 8", "kbit": "1e3 bit", "Mbit": "1e6 bit", "Gbit": "1e9 bit", "Tbit": "1e12 bit"}
-_SIZES: Final = {**_BYTES, **_BINARY, "KB": "1 kB", **_BITS}
-_BPS: Final = {f"{p}bps": f"1 {p}bit/s" for p in "kMGT"}
-_FLOPS: Final = {
-    "FLOP": "[work]", "kFLOP": "1e3 FLOP", "MFLOP": "1e6 FLOP", "GFLOP": "1e9 FLOP", "TFLOP": "1e12 FLOP",
-    "PFLOP": "1e15 FLOP",
+_PREFIXES: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_TIMES: Final = {
+    "s": Fraction(1), "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 10**3), "min": Fraction(60),
+    "h": Fraction(3600),
 }  # fmt: skip
-_RATES: Final = {f"{flop}S": f"1 {flop}/s" for flop in _FLOPS}
+_MICRO: Final = {"\N{MICRO SIGN}s": _TIMES["us"], "\N{GREEK SMALL LETTER MU}s": _TIMES["us"]}
+_BYTES: Final = {f"{prefix}B": Fraction(factor) for prefix, factor in _PREFIXES.items()}
+_BINARY: Final = {f"{prefix}iB": Fraction(1024**power) for power, prefix in enumerate("KMGT", 1)}
+_BITS: Final = {f"{prefix}bit": Fraction(factor, 8) for prefix, factor in _PREFIXES.items()}
+_SIZES: Final = {**_BYTES, **_BINARY, "KB": _BYTES["kB"], **_BITS}
+_BPS: Final = {f"{prefix}bps": _BITS[f"{prefix}bit"] for prefix in "kMGT"}
+_FLOPS: Final = {f"{prefix}FLOP": Fraction(factor) for prefix, factor in {**_PREFIXES, "P": 10**15}.items()}
+_RATES: Final = {f"{flop}S": factor for flop, factor in _FLOPS.items()}
 
 
 def _per_second(units: Iterable[str]) -> tuple[str, ...]:
@@ -62,6 +61,7 @@ _KINDS: Final[Mapping[str, _Kind]] = {
     "rate": _Kind("a compute rate", "TFLOP/s", (*_per_second(_FLOPS), *_RATES), _per_second(_FLOPS)),
     "flops": _Kind("an amount of work", "GFLOP", tuple(_FLOPS), tuple(_FLOPS)),
 }
+_FACTORS: Final = {**_TIMES, **_MICRO, **_SIZES, **_BPS, **_FLOPS, **_RATES}
 _DIMENSION_OF: Final = {unit: dimension for dimension, kind in _KINDS.items() for unit in kind.accepted}
 
 _NUMBER: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
@@ -73,20 +73,9 @@ _SMALLEST, _LARGEST = Fraction(1, 10**30), Fraction(10**30)
 _EXACT: Final = Context(prec=90, traps=[Inexact])
 
 
-@cache
-def _registry() -> pint.UnitRegistry[Any]:
-    import pint  # a quarter of a second, which most commands don't need to spend
-
-    registry: pint.UnitRegistry[Any] = pint.UnitRegistry(None, non_int_type=Fraction)
-    for name, definition in {**_TIMES, **_MICRO, **_SIZES, **_BPS, **_FLOPS, **_RATES}.items():
-        registry.define(f"{name} = {definition}")
-    return registry
-
-
-@cache
 def _factor(unit: str) -> Fraction:
     """How many SI units one ``unit`` is; only for units in ``_DIMENSION_OF``."""
-    return Fraction(_registry().Quantity(Fraction(1), unit).to_root_units().magnitude)
+    return _FACTORS[unit.removesuffix("/s")]
 
 
 def parse(text: object, dimension: Dimension) -> Fraction:

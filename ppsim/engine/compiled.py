@@ -75,7 +75,7 @@ def run(plan: Plan) -> Timeline:
 def _work(plan: Plan) -> _Work:
     tables = (plan.start_needs, plan.end_needs, plan.transfers.needs)
     narrow = np.int32 if plan.events.count <= np.iinfo(np.int32).max else np.int64
-    ptr = np.zeros(2 * len(plan) + len(plan.transfers) + 1, narrow)
+    ptr: Ints = np.zeros(2 * len(plan) + len(plan.transfers) + 1, narrow)
     things = needs = 0
     for table in tables:
         np.add(table.ptr, needs, out=ptr[things : things + len(table.ptr)], casting="same_kind")
@@ -134,16 +134,16 @@ def _without_ports(work: _Work, moment: Longs) -> None:
             rank, row, stop, thing = ranks, n, n, 2 * n + asked
             asked += 1
             if moment[thing] < 0:
-                depth, stack[1], need, when = 1, thing, np.int64(ptr[thing]), 0
+                depth, stack[1], need, when = 1, thing, int(ptr[thing]), 0
         while depth or row < stop:
             missing = NEVER
             while need < ptr[thing + 1]:
-                cause, delay = np.int64(event[need]), 0
+                cause, delay = int(event[need]), 0
                 if cause >= 2 * n + t:
                     arrives = cause >= 2 * n + 2 * t
                     cause -= 2 * t if arrives else t
                     used = route[cause - 2 * n]
-                    delay = occupancy[used] + (latency[used] if arrives else 0)
+                    delay = int(occupancy[used] + (latency[used] if arrives else 0))
                 if moment[cause] < 0:
                     missing = cause
                     break
@@ -156,16 +156,16 @@ def _without_ports(work: _Work, moment: Longs) -> None:
                 if thing < n:
                     when += duration[row]
                     thing += n
-                    need = np.int64(ptr[thing])
+                    need = int(ptr[thing])
                 elif thing < 2 * n:
                     row += 1
                     thing = row
-                    need = np.int64(ptr[thing])
+                    need = int(ptr[thing])
                 else:
                     depth -= 1
                     if depth:
                         thing = stack[depth]
-                        need, when = np.int64(ptr[thing]), 0
+                        need, when = int(ptr[thing]), 0
                     else:
                         thing, need, when = row if moment[row] < 0 else n + row, seen[rank], latest[rank]
             elif missing < 2 * n or depth == t:  # an op; or transfers that wait for each other
@@ -173,12 +173,12 @@ def _without_ports(work: _Work, moment: Longs) -> None:
             else:
                 depth += 1
                 stack[depth] = thing = missing
-                need, when = np.int64(ptr[thing]), 0
+                need, when = int(ptr[thing]), 0
         if rank == ranks:
             continue
         at[rank] = row
         if NEVER < missing < 2 * n:
-            other = rank_of[missing % n]
+            other = rank_of[missing - n if missing >= n else missing]
             awaited[rank], next_waiter[rank], waiter[other] = missing, waiter[other], rank
         following, waiter[rank] = waiter[rank], NONE
         while following != NONE:
@@ -261,9 +261,9 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                             touches += 1
                 continue
             things -= 1
-            thing = np.int64(met[things])
+            thing = int(met[things])
             if thing < 2 * n:  # a rank may go on
-                rank = rank_of[thing % n]
+                rank = rank_of[thing - n if thing >= n else thing]
                 while at[rank] < offsets[rank + 1] and not busy[rank]:
                     row = at[rank]
                     if moment[row] < 0:
@@ -334,7 +334,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
         if not things:
             if not coming:
                 break
-            now = heap[0, 0]
+            now = int(heap[0, 0])
 
 
 @_compiled

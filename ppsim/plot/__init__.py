@@ -1,11 +1,13 @@
-"""Pictures of a run: functions that take a Result and return Axes. Matplotlib is imported only here, when one is drawn.
+"""Pictures: functions that take a Result and return Axes; for sweeps, in ``sweep``, that take their table.
 
-Figures are made by matplotlib's object interface: pyplot knows nothing of them, and nothing has to be closed.
+Matplotlib is imported only here, when one is drawn. Figures are made by its object interface: pyplot knows nothing of
+them, and nothing has to be closed.
 """
 
+from ppsim.plot import sweep
 from ppsim.plot.comparison import charts, split
 from ppsim.plot.gantt_chart import gantt
 from ppsim.plot.memory_chart import memory
 from ppsim.plot.style import is_ours, save, write
 
-__all__ = ["charts", "gantt", "is_ours", "memory", "save", "split", "write"]
+__all__ = ["charts", "gantt", "is_ours", "memory", "save", "split", "sweep", "write"]

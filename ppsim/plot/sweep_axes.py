@@ -134,6 +134,7 @@ class Scale:
 
     def dress(self, axis: Axis, values: Sequence[Any]) -> None:
         """Ticks, and the logarithm where there is one."""
+        from matplotlib.axis import YAxis
         from matplotlib.ticker import FuncFormatter, NullLocator
 
         if self.places is not None:
@@ -144,7 +145,7 @@ class Scale:
             axis.set_ticks(at if self.of == 1 and len(at) <= 12 else _powers(at))
             axis.set_major_formatter(FuncFormatter(lambda value, _: scales.number(value)))
             axis.set_minor_locator(NullLocator())
-        elif axis.axis_name == "y" and min(values) >= 0:
+        elif isinstance(axis, YAxis) and min(values) >= 0:
             axis.axes.set_ylim(bottom=0)
 
 

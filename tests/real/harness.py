@@ -9,11 +9,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from ppsim.metrics import Run
 from ppsim.plan.table import Plan

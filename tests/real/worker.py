@@ -38,15 +38,15 @@ class Sleep(torch.autograd.Function):
 
 
 class Join(torch.autograd.Function):
-    """The first input, as if it depended on the second, without touching its bytes."""
+    """Something as large as the first input that depends on both; nobody looks at the values, so none are written."""
 
     @staticmethod
     def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        return x.view_as(x)
+        return torch.empty_like(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        return gradient, gradient.new_zeros(1)
+        return gradient.new_empty(gradient.shape), gradient.new_zeros(1)
 
 
 class Sleeper(nn.Module):
