@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Discriminator, Field, Tag
 
 from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.model import Whole, one_or_list
-from ppsim.ops import Kind, Op, Ops, Orders, concat, from_ops
+from ppsim.ops import MOVES, NONE, Kind, Ops, Orders, concat, ops
 from ppsim.schedules.base import Problem, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, one_forward_one_backward
 
@@ -90,10 +90,11 @@ class BPipe(Schedule):
         for x in range(p):
             order = one_forward_one_backward(problem.rank(x), p - x)
             if min(m, p - x) > limit:
-                lender = _Lender(order, limit, partner[x], room=limit - min(m, p - partner[x]))
-                order = lender.walk()
-                waiting.append(from_ops(op for op, _ in lender.conditions()))
-                awaited.append(from_ops(op for _, op in lender.conditions()))
+                lender = _Lender(order, limit, partner[x])
+                order = lender.table()
+                for waits, for_ in lender.conditions(order, room=limit - min(m, p - partner[x])):
+                    waiting.append(waits)
+                    awaited.append(for_)
             per_rank.append(order)
         return Orders.of(per_rank, (concat(*waiting), concat(*awaited)) if waiting else None)
 
@@ -113,65 +114,68 @@ def _wrong_pairs(pairs: list[list[int]], ranks: int) -> Iterator[tuple[str, str]
             seen.setdefault(rank, index)
 
 
-@dataclass(eq=False)
 class _Lender:
-    """One walk over a rank's 1F1B that puts in its moves. ``room`` is how many activations the partner takes in."""
+    """One walk over a rank's 1F1B that puts in its moves."""
 
-    order: Ops
-    limit: int
-    partner: int
-    room: int
-    out: list[Op] = field(default_factory=list)
-    takes: list[Op] = field(default_factory=list)
-    """What takes a slot, as listed: a forward, a LOAD."""
-    frees: list[Op] = field(default_factory=list)
-    """What frees one: a backward, an EVICT."""
-    away: deque[int] = field(default_factory=deque)
-    """Microbatches that are at the partner, the next needed first."""
+    def __init__(self, order: Ops, limit: int, partner: int) -> None:
+        self.stage, self.limit, self.partner = int(order.stage[0]), limit, partner
+        self.kinds: list[int] = []
+        self.microbatches: list[int] = []
+        self.takes: list[int] = []
+        """Places of what takes a slot: a forward, a LOAD."""
+        self.frees: list[int] = []
+        """Places of what frees one: a backward, an EVICT."""
+        self.away: deque[int] = deque()
+        """Microbatches that are at the partner, the next needed first."""
+        self._walk(order.kind.tolist(), order.microbatch.tolist())
 
-    def walk(self) -> Ops:
-        """The order with its moves."""
-        order = list(self.order)
-        for position, op in enumerate(order):
-            self._put(op)
-            following = [later.kind for later in order[position + 1 : position + 3]]
-            if op.kind == Kind.F and following == [Kind.F, Kind.F]:
+    def _walk(self, kinds: list[int], microbatches: list[int]) -> None:
+        for place, (kind, microbatch) in enumerate(zip(kinds, microbatches, strict=True)):
+            self._put(kind, microbatch)
+            following = kinds[place + 1 : place + 3]
+            if kind == Kind.F and following == [Kind.F, Kind.F]:
                 # Warm-up: one forward ahead of need, so that it flies while the next forward runs.
                 if self.held + 2 > self.limit:
-                    self._evict(op)
-            elif op.kind == Kind.F and following[:1] == [Kind.B]:
+                    self._evict(microbatch)
+            elif kind == Kind.F and following[:1] == [Kind.B]:
                 # Swap: both moves fly during the next backward and forward.
-                after_next = order[position + 1].microbatch + 1
-                if self.held == self.limit and self.away and self.away[0] == after_next:
-                    self._evict(op)
-                    self._load(op.stage)
-            elif op.kind == Kind.B and following[:1] == [Kind.B] and self.away:
+                needed = microbatches[place + 1] + 1
+                if self.held == self.limit and self.away and self.away[0] == needed:
+                    self._evict(microbatch)
+                    self._load()
+            elif kind == Kind.B and following[:1] == [Kind.B] and self.away:
                 # Cool-down: every backward makes room for the next activation that is away.
-                self._load(op.stage)
-        return from_ops(self.out)
+                self._load()
 
     @property
     def held(self) -> int:
         """Own activations here, by the order of the list."""
         return len(self.takes) - len(self.frees)
 
-    def _put(self, op: Op) -> None:
-        self.out.append(op)
-        (self.takes if op.kind in (Kind.F, Kind.LOAD) else self.frees).append(op)
+    def _put(self, kind: int, microbatch: int) -> None:
+        (self.takes if kind in (Kind.F, Kind.LOAD) else self.frees).append(len(self.kinds))
+        self.kinds.append(kind)
+        self.microbatches.append(microbatch)
 
-    def _evict(self, forward: Op) -> None:
-        self._put(Op(Kind.EVICT, forward.stage, forward.microbatch, peer=self.partner))
-        self.away.append(forward.microbatch)
+    def _evict(self, microbatch: int) -> None:
+        self._put(Kind.EVICT, microbatch)
+        self.away.append(microbatch)
 
-    def _load(self, stage: int) -> None:
-        self._put(Op(Kind.LOAD, stage, self.away.popleft(), peer=self.partner))
+    def _load(self) -> None:
+        self._put(Kind.LOAD, self.away.popleft())
 
-    def conditions(self) -> Iterator[tuple[Op, Op]]:
-        """(op, what it waits for): the i-th taker for the (i - limit)-th to free a slot, EVICT e for LOAD e - room.
+    def table(self) -> Ops:
+        """The order with its moves."""
+        kinds = np.array(self.kinds)
+        peer = np.where(np.isin(kinds, MOVES), self.partner, NONE)
+        return ops(kinds, self.stage, np.array(self.microbatches), peer)
 
-        Each freed slot is waited for by one taker only, so that the limit holds in whatever order the moves end.
+    def conditions(self, table: Ops, room: int) -> Iterator[tuple[Ops, Ops]]:
+        """(ops, what each waits for): the i-th taker for the (i - limit)-th to free a slot, EVICT e for LOAD e - room.
+
+        Each freed slot is waited for by one taker only, so that the limit holds in whatever order the moves end; ``room``
+        is how many activations the partner takes in.
         """
-        yield from zip(self.takes[self.limit :], self.frees, strict=False)
-        evicts = [op for op in self.out if op.kind == Kind.EVICT]
-        loads = [op for op in self.out if op.kind == Kind.LOAD]
-        yield from zip(evicts[self.room :], loads, strict=False)
+        yield table[np.array(self.takes[self.limit :])], table[np.array(self.frees[: len(self.takes) - self.limit])]
+        evicts, loads = np.flatnonzero(table.kind == Kind.EVICT), np.flatnonzero(table.kind == Kind.LOAD)
+        yield table[evicts[room:]], table[loads[: len(evicts[room:])]]
