@@ -59,7 +59,14 @@ def headline(result: Result) -> list[tuple[str, str]]:
     """The figures that everybody asks for, as (name, value)."""
     s, form = result.summary, result.theory
     rows = [("step time" if s["steps"] == 1 else f"{s['steps']} steps", seconds(s["makespan_s"]))]
-    if s["steps"] > 1:
+    if result.plan.asynchronous:
+        steady = f"{seconds(s['period_s'])} a minibatch, {percent(s['steady_bubble_ratio'])} idle"
+        rows = [
+            ("stream", f"{seconds(s['makespan_s'])} for {s['microbatches'] * s['steps']:,} minibatches"),
+            ("steady state", steady if s["period_s"] is not None else "too short to see one"),
+            ("versions", "of the weights: " + ", ".join(str(row["weight_versions"]) for row in s["per_rank"][:16])),
+        ]
+    elif s["steps"] > 1:
         rows.append(("per step", f"{seconds(s['step_time_s'])}, steady {seconds(s['period_s'])}"))
     by_theory = f" (closed form: {percent(form['bubble_ratio'])})" if form and s["steps"] == 1 else ""
     if s["uncertainty"] is not None:

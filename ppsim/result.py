@@ -181,7 +181,7 @@ class Result:
         names = np.array([*waits.CAUSES, ""], dtype=object)
         table["wait_s"] = wait / PER_SECOND
         table["wait_cause"] = names[np.where(wait > 0, cause, len(waits.CAUSES))]
-        table["blocked_by"] = [str(self.plan.op(b)) if b >= 0 else "" for b in blocker.tolist()]
+        table["blocked_by"] = [self.plan.names[b] if b >= 0 else "" for b in blocker.tolist()]
         return table
 
     @cached_property

@@ -65,8 +65,8 @@ class Timeline:
                 "step": plan.step,
                 "stage": plan.stage,
                 "microbatch": plan.microbatch,
-                "kind": [Kind(k).name for k in plan.kind.tolist()],
-                "op": [str(plan.op(i)) for i in range(len(plan))],
+                "kind": np.array([kind.name for kind in Kind], dtype=object)[plan.kind],
+                "op": plan.names,
                 "start_s": self.start / PER_SECOND,
                 "end_s": self.end / PER_SECOND,
             }
@@ -80,7 +80,7 @@ class Timeline:
         names = np.array([*plan.ports, ""], dtype=object)
         return pd.DataFrame(
             {
-                "op": [str(plan.op(i)) for i in transfers.producer.tolist()],
+                "op": [plan.names[i] for i in transfers.producer.tolist()],
                 "src": routes.src[transfers.route],
                 "dst": routes.dst[transfers.route],
                 "bytes": routes.bytes[transfers.route],

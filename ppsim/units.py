@@ -196,7 +196,7 @@ def _plain(number: Fraction, context: Context) -> str:
 
 def round_half_up(value: Fraction) -> int:
     """The nearest integer, halves upwards: the one rounding rule of every duration and size (2.5 → 3)."""
-    return math.floor(value + Fraction(1, 2))
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
 
 
 def to_ns(seconds: Fraction) -> int:

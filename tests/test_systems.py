@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import ppsim
+from ppsim.display import headline
 from tests.simulated import ms
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -48,6 +49,11 @@ def test_pipedream_drawing() -> None:
     assert result.summary["steady_bubble_ratio"] == 0
     assert per_rank(result, "weight_versions") == [4, 3, 2, 1]
     assert per_rank(result, "staleness") == [3, 2, 1, 0]
+    assert dict(headline(result)) | {
+        "stream": "69 ms for 20 minibatches",
+        "steady state": "3 ms a minibatch, 0.0 % idle",
+        "versions": "of the weights: 4, 3, 2, 1",
+    } == dict(headline(result))
     # All but the current version are stashed, 200 MB each.
     assert [row["stash"] for row in per_rank(result, "peak_by_category")] == [600_000_000, 400_000_000, 200_000_000, 0]
 

@@ -69,6 +69,10 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
         idle.append(("runtime.eager_threshold", "it matters under send: rendezvous alone"))
     if pipeline.recompute == "none" and pipeline.recompute_when == "late":
         idle.append(("pipeline.recompute_when", "nothing is recomputed"))
+    if runtime.p2p == "fused" and pipeline.recompute != "none" and pipeline.recompute_when == "early":
+        idle.append(("pipeline.recompute_when", "after a fused batch a recomputation has its gradient, too"))
+    if experiment.costs.micro_batch_size is not None and pipeline.micro_batch_size is None:
+        idle.append(("costs.micro_batch_size", "pipeline.micro_batch_size is not given"))
     for key, why in idle:
         yield Notice("no_effect", key, f"has no effect: {why}")
 

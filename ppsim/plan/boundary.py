@@ -69,6 +69,8 @@ def sync_messages(rows: Rows, problem: Problem, experiment: Experiment) -> Itera
     Where the whole pipeline has copies, the next rank is the same rank of another pipeline.
     Source: Patarasuk and Yuan 2009, bandwidth-optimal all-reduce.
     """
+    if not rows.has(Kind.REDUCE_GRAD):
+        return
     groups = SyncGroups.of(rows, problem)
     pipelines = experiment.pipeline.data_parallel
     members, copies = groups.rows, groups.size[groups.group] * pipelines
@@ -112,6 +114,8 @@ def _gradient_sync(wiring: Wiring) -> None:
     of a rank is the last to arrive, since each leaves after the one before on the same way.
     """
     rows, messages, events = wiring.rows, wiring.messages, wiring.events
+    if not rows.has(Kind.REDUCE_GRAD):
+        return
     buckets = np.flatnonzero(rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
     if not len(buckets):
         return

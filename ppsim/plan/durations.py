@@ -45,33 +45,37 @@ class Weights:
 
 def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights) -> Longs:
     """Nanoseconds of every row by itself: cost · weight / speed + op_overhead, rounded once."""
-    out = np.zeros(len(rows), np.int64)
-    overhead = experiment.runtime.op_overhead
     speeds = [topology.speed(r) for r in range(problem.ranks)]
     distinct_speeds = sorted(set(speeds))
     speed_of = np.array([distinct_speeds.index(speed) for speed in speeds], np.int64)
-    rounded: dict[Fraction, int] = {}
+    rounded: dict[Fraction, list[list[int]]] = {}
 
-    def ns(seconds: Fraction) -> int:
+    def ns(seconds: Fraction) -> list[list[int]]:
+        """By weight and speed."""
         if seconds not in rounded:
-            rounded[seconds] = to_ns(seconds)
+            added = experiment.runtime.op_overhead
+            rounded[seconds] = [[to_ns(seconds * w / v + added) for v in distinct_speeds] for w in weights.distinct]
         return rounded[seconds]
 
-    weight_of = weights.index(rows.microbatch)
-    for kind in (*COMPUTE, Kind.OPTIM):
-        selected = rows.select(kind)
-        if not len(selected):
-            continue
-        optimizer = kind == Kind.OPTIM
-        factors = [ONE] if optimizer else weights.distinct
-        seconds = _optimizer_seconds(problem) if optimizer else problem.costs.seconds(kind)
-        added = Fraction(0) if optimizer else overhead
-        table = np.array(
-            [[[ns(s * w / v + added) for v in distinct_speeds] for w in factors] for s in seconds], np.int64
-        )
-        weight = np.zeros(len(selected), np.int64) if optimizer else weight_of[selected]
-        place = rows.rank[selected] if optimizer else rows.stage[selected]
-        out[selected] = table[place, weight, speed_of[rows.rank[selected]]]
+    table = np.zeros((len(Kind), problem.stages, len(weights.distinct), len(distinct_speeds)), np.int64)
+    for kind in COMPUTE:
+        if rows.has(kind):
+            table[kind] = [ns(seconds) for seconds in problem.costs.seconds(kind)]
+    # Row by row the place in the flattened table; what is the same for all rows adds nothing.
+    place = rows.kind.astype(np.int64)
+    place *= problem.stages
+    place += rows.stage
+    if len(weights.distinct) > 1:
+        place *= len(weights.distinct)
+        place += weights.index(rows.microbatch)
+    if len(distinct_speeds) > 1:
+        place *= len(distinct_speeds)
+        place += speed_of[rows.rank]
+    out: Longs = table.ravel()[place]
+    optimizers = rows.select(Kind.OPTIM)
+    if len(optimizers):
+        per_rank = zip(_optimizer_seconds(problem), speeds, strict=True)
+        out[optimizers] = np.array([to_ns(seconds / speed) for seconds, speed in per_rank])[rows.rank[optimizers]]
     return out
 
 

@@ -36,6 +36,8 @@ def static(problem: Problem) -> Longs:
 
 def recomputed_rows(rows: Rows) -> NDArray[np.bool_]:
     """Rows whose (stage, microbatch) is recomputed."""
+    if not rows.has(Kind.R):
+        return np.zeros(len(rows), bool)
     return rows.lookup(Kind.R)[np.where(rows.unit < 0, 0, rows.key)] >= 0
 
 
@@ -58,10 +60,11 @@ class _Gatherer:
         self, rank: NDArray[np.signedinteger], category: Category, size: Longs, since: Longs, until: Longs
     ) -> None:
         """Bytes ``size`` held on ``rank`` from event ``since`` to event ``until``."""
-        some = size > 0
-        if np.any(some):
-            filled = np.full(int(some.sum()), category, np.int8)
-            self._parts.append((rank[some], filled, size[some], since[some], until[some]))
+        some = np.flatnonzero(size > 0)
+        if len(some) < len(size):
+            rank, size, since, until = rank[some], size[some], since[some], until[some]
+        if len(some):
+            self._parts.append((rank, np.full(len(some), category, np.int8), size, since, until))
 
     def finish(self) -> Holdings:
         """All of them as columns."""
@@ -69,7 +72,7 @@ class _Gatherer:
             empty = np.empty(0, np.int64)
             return Holdings(np.empty(0, np.int32), np.empty(0, np.int8), empty, empty, empty)
         rank, category, size, since, until = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        return Holdings(rank.astype(np.int32), category, size, since, until)
+        return Holdings(rank.astype(np.int32, copy=False), category, size, since, until)
 
 
 def holdings(

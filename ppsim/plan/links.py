@@ -122,8 +122,8 @@ def own_dependencies(wiring: Wiring) -> None:
     weight = rows.select(Kind.W)
     if len(weight):
         wiring.after_row(weight, rows.lookup(Kind.I)[key[weight]])
-    again = rows.lookup(Kind.R)[key[backward]]
-    recomputed = again >= 0
-    if np.any(recomputed):
+    if rows.has(Kind.R):
+        again = rows.lookup(Kind.R)[key[backward]]
+        recomputed = again >= 0
         wiring.after_row(again[recomputed], forward[key[again[recomputed]]])
         wiring.after_row(backward[recomputed], again[recomputed])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,28 +29,43 @@ class Rows:
     unit: Longs
     stages: int
     units: int
+    _selected: dict[tuple[Kind, ...], Longs] = field(default_factory=dict, init=False, repr=False)
+    _looked_up: dict[tuple[Kind, ...], Longs] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.kind)
 
     def lookup(self, *kinds: Kind) -> Longs:
         """Row of the op of one of these kinds, by ``stage * units + unit``; -1 where there is none."""
-        found = np.full(self.stages * self.units, -1, np.int64)
-        rows = np.flatnonzero(among(self.kind, kinds) if len(kinds) > 1 else self.kind == kinds[0])
-        found[self.key[rows]] = rows
-        return found
+        if kinds not in self._looked_up:
+            found = self._looked_up[kinds] = np.full(self.stages * self.units, -1, np.int64)
+            rows = self.select(*kinds)
+            found[self.key[rows]] = rows
+        return self._looked_up[kinds]
 
-    @property
+    @cached_property
     def key(self) -> Longs:
         """``stage * units + unit`` of every row."""
         return self.stage.astype(np.int64) * self.units + self.unit
 
+    def has(self, *kinds: Kind) -> bool:
+        """Whether there is a row of one of these kinds."""
+        return any(self._count[kind] for kind in kinds)
+
+    @cached_property
+    def _count(self) -> list[int]:
+        return np.bincount(self.kind, minlength=len(Kind)).tolist()
+
     def select(self, *kinds: Kind) -> Longs:
         """The rows of these kinds."""
-        mask = self.kind == kinds[0]
-        for kind in kinds[1:]:
-            mask |= self.kind == kind
-        return np.flatnonzero(mask)
+        if kinds not in self._selected:
+            there = [kind for kind in kinds if self._count[kind]]
+            if not there:
+                self._selected[kinds] = np.empty(0, np.int64)
+            else:
+                mask = self.kind == there[0] if len(there) == 1 else among(self.kind, there)
+                self._selected[kinds] = np.flatnonzero(mask)
+        return self._selected[kinds]
 
 
 def with_recompute(orders: Orders, problem: Problem, experiment: Experiment) -> Orders:
@@ -82,11 +98,10 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
     """All steps' rows, with REDUCE_GRAD and OPTIM where they do something."""
     m = problem.microbatches
     steps = 1 if asynchronous else experiment.pipeline.steps
-    per_rank = [
-        _with_updates(ops_, problem, experiment) if asynchronous else _with_step_end(ops_, rank, problem, experiment)
-        for rank, ops_ in enumerate(orders)
-    ]
-    if any(len(after) != len(before) for after, before in zip(per_rank, orders, strict=True)):
+    if asynchronous:
+        orders = Orders.of([_with_updates(table, problem, experiment) for table in orders], orders.after)
+    elif _step_has_end(orders, problem, experiment):
+        per_rank = [_with_step_end(table, rank, problem, experiment) for rank, table in enumerate(orders)]
         orders = Orders.of(per_rank, orders.after)
     table = orders.table
     length = np.diff(orders.offsets)
@@ -119,6 +134,16 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
         unit=unit,
         stages=problem.stages,
         units=m * experiment.pipeline.steps,
+    )
+
+
+def _step_has_end(orders: Orders, problem: Problem, experiment: Experiment) -> bool:
+    """Whether a step ends with a gradient sync or an optimizer on some rank."""
+    return (
+        experiment.pipeline.steps > 1
+        or any(problem.costs.optimizer)
+        or any(_sums_gradients(stage, problem, experiment) for stage in range(problem.stages))
+        or bool(np.any(orders.table.kind == Kind.REDUCE_GRAD))
     )
 
 

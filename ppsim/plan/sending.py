@@ -38,9 +38,9 @@ def _implied(wiring: Wiring, data: Index) -> None:
     receiver = wiring.head[messages.receiver]
     wiring.starts.add(receiver[data], events.arrive(data))
     wiring.sends.add(data, events.end(messages.producer[data]))
-    met = _needs_receiver(wiring, data)
-    before = wiring.previous(receiver[met])
-    wiring.sends.add(met[before >= 0], events.end(before[before >= 0]))
+    if len(met := _needs_receiver(wiring, data)):
+        before = wiring.previous(receiver[met])
+        wiring.sends.add(met[before >= 0], events.end(before[before >= 0]))
     if wiring.experiment.runtime.send == "blocking":
         held = wiring.following(messages.producer[data])
         wiring.starts.add(held[held >= 0], events.left(data[held >= 0]))

@@ -225,6 +225,18 @@ class Plan:
             int(self.peer[row]),
         )
 
+    @cached_property
+    def names(self) -> list[str]:
+        """The text of every row's op, as ``str(plan.op(row))`` gives it."""
+        kinds = [kind.name for kind in Kind]
+        columns = zip(self.stage.tolist(), self.kind.tolist(), self.microbatch.tolist(), strict=True)
+        names = [f"{stage}{kinds[kind]}{microbatch}" for stage, kind, microbatch in columns]
+        named_steps = self.steps > 1 and not self.asynchronous
+        plain = (self.microbatch != NONE) & (self.peer == NONE) & ((self.step == 0) | (not named_steps))
+        for row in np.flatnonzero(~plain).tolist():
+            names[row] = str(self.op(row))
+        return names
+
     def rows(self, rank: int) -> range:
         """The rows of one rank."""
         return range(int(self.offsets[rank]), int(self.offsets[rank + 1]))

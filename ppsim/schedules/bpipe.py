@@ -173,8 +173,8 @@ class _Lender:
     def conditions(self, table: Ops, room: int) -> Iterator[tuple[Ops, Ops]]:
         """(ops, what each waits for): the i-th taker for the (i - limit)-th to free a slot, EVICT e for LOAD e - room.
 
-        Each freed slot is waited for by one taker only, so that the limit holds in whatever order the moves end; ``room``
-        is how many activations the partner takes in.
+        Each freed slot is waited for by one taker only, so that the limit holds in whatever order the moves end;
+        ``room`` is how many activations the partner takes in.
         """
         yield table[np.array(self.takes[self.limit :])], table[np.array(self.frees[: len(self.takes) - self.limit])]
         evicts, loads = np.flatnonzero(table.kind == Kind.EVICT), np.flatnonzero(table.kind == Kind.LOAD)

@@ -103,6 +103,23 @@ def test_given_costs_scale_from_the_size_they_were_measured_at() -> None:
     assert (costs.weights[0], costs.optimizer[0]) == (40_000_000, Fraction(4, 1000))
 
 
+@pytest.mark.parametrize(
+    ("pipeline", "costs", "code"),
+    [
+        ({"micro_batch_size": 2}, {"micro_batch_size": 1}, None),
+        ({}, {}, None),
+        ({"micro_batch_size": 2}, {}, None),  # costs that don't follow the size, beside samples/s that do
+        ({}, {"micro_batch_size": 1}, "no_effect"),
+    ],
+)
+def test_a_measured_size_that_nothing_is_scaled_to_is_pointed_out(
+    pipeline: dict[str, int], costs: dict[str, int], code: str | None
+) -> None:
+    found = experiment({"microbatches": 4, **pipeline}, costs)
+    notices = [notice for notice in ppsim.simulate(found).notices if notice.key == "costs.micro_batch_size"]
+    assert [notice.code for notice in notices] == ([code] if code else [])
+
+
 def test_overhead_and_latency_do_not_scale() -> None:
     """Twice the size: (F + B) = 6 and 2·0.5 of overhead a microbatch, (m+p-1) = 5 of them, and 2 flights of 1 ms."""
     run = experiment(

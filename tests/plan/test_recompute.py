@@ -9,6 +9,7 @@ import pytest
 
 from ppsim.metrics import bubble, memory
 from tests.runs import listed, makespan_ms, row, simulated, span_ms
+from tests.simulated import simulate
 
 
 def run_of(p: int, m: int, schedule: Any = "gpipe", pipeline: dict[str, Any] | None = None, **settings: Any) -> Any:
@@ -124,3 +125,9 @@ def test_fused_batches_recompute_after_the_gradient_is_there() -> None:
         )  # fmt: skip
         starts.append(run.timeline.start)
     assert np.array_equal(*starts)
+
+
+@pytest.mark.parametrize(("when", "codes"), [("early", ["no_effect"]), ("late", [])])
+def test_early_is_pointed_out_where_it_has_no_effect(when: str, codes: list[str]) -> None:
+    result = simulate("1f1b", 4, 8, pipeline={"recompute": "full", "recompute_when": when}, runtime={"p2p": "fused"})
+    assert [notice.code for notice in result.notices if notice.key == "pipeline.recompute_when"] == codes
