@@ -10,7 +10,6 @@ meanings ('Gb' is gilbert in pint), and takes longer to import than all the rest
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

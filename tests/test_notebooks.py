@@ -50,7 +50,7 @@ def test_ends_with_something_to_change(path: Path) -> None:
 # nbclient runs its kernel on an event loop of the policy that Python will do without; and zmq prefers another on Windows.
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::ResourceWarning")
 def test_runs_whole(path: Path) -> None:
-    """With no error and nothing on stderr but progress; its figures are shown; nothing is left in its folder."""
+    """With no error and nothing on stderr; its figures are shown; nothing is left in its folder."""
     before = sorted(FOLDER.rglob("*"))
     notebook = read(path)
     client = nbclient.NotebookClient(

@@ -19,7 +19,7 @@ from numba import njit
 
 from ppsim.engine.deadlock import explain
 from ppsim.ops import NONE
-from ppsim.plan.table import Ints, Longs, Plan
+from ppsim.plan.table import Ints, Longs, Plan, narrowest
 from ppsim.timeline import NEVER, Timeline, finished
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -74,18 +74,18 @@ def run(plan: Plan) -> Timeline:
 
 def _work(plan: Plan) -> _Work:
     tables = (plan.start_needs, plan.end_needs, plan.transfers.needs)
-    narrow = np.int32 if plan.events.count <= np.iinfo(np.int32).max else np.int64
-    ptr: Ints = np.zeros(2 * len(plan) + len(plan.transfers) + 1, narrow)
+    kind = narrowest(max(plan.events.count, sum(len(table.event) for table in tables)))
+    ptr: Ints = np.zeros(2 * len(plan) + len(plan.transfers) + 1, kind)
     things = needs = 0
     for table in tables:
-        np.add(table.ptr, needs, out=ptr[things : things + len(table.ptr)], casting="same_kind")
+        np.add(table.ptr, needs, out=ptr[things : things + len(table.ptr)])
         things, needs = things + len(table.ptr) - 1, needs + len(table.event)
     return _Work(
         offsets=plan.offsets,
         rank=plan.rank,
         duration=plan.duration,
         ptr=ptr,
-        event=np.concatenate([table.event for table in tables], dtype=narrow, casting="same_kind"),
+        event=np.concatenate([table.event for table in tables], dtype=kind),
         route=plan.transfers.route,
         occupancy=plan.routes.occupancy,
         latency=plan.routes.latency,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ppsim.ops import MOVES, Kind, among
 from ppsim.plan.durations import Weights
 from ppsim.plan.rows import Rows
-from ppsim.plan.table import Category, Events, Holdings, Longs, Versions
+from ppsim.plan.table import Category, Events, Holdings, Ints, Longs, Versions
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes
 
@@ -54,11 +54,9 @@ class _Gatherer:
     """Collects holdings; those of no bytes are dropped."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[NDArray[np.signedinteger], NDArray[np.int8], Longs, Longs, Longs]] = []
+        self._parts: list[tuple[NDArray[np.signedinteger], NDArray[np.int8], Longs, Ints, Ints]] = []
 
-    def add(
-        self, rank: NDArray[np.signedinteger], category: Category, size: Longs, since: Longs, until: Longs
-    ) -> None:
+    def add(self, rank: NDArray[np.signedinteger], category: Category, size: Longs, since: Ints, until: Ints) -> None:
         """Bytes ``size`` held on ``rank`` from event ``since`` to event ``until``."""
         some = np.flatnonzero(size > 0)
         if len(some) < len(size):
@@ -69,8 +67,8 @@ class _Gatherer:
     def finish(self) -> Holdings:
         """All of them as columns."""
         if not self._parts:
-            empty = np.empty(0, np.int64)
-            return Holdings(np.empty(0, np.int32), np.empty(0, np.int8), empty, empty, empty)
+            none = np.empty(0, np.int32)
+            return Holdings(none, np.empty(0, np.int8), np.empty(0, np.int64), none, none)
         rank, category, size, since, until = (np.concatenate(column) for column in zip(*self._parts, strict=True))
         return Holdings(rank.astype(np.int32, copy=False), category, size, since, until)
 
@@ -145,8 +143,8 @@ def _activations(
 
 
 def _at_home(
-    rows: Rows, messages: Messages, events: Events, forward: Index, begin: Longs, freed: Longs
-) -> list[tuple[NDArray[np.signedinteger], Longs, Longs, Index]]:
+    rows: Rows, messages: Messages, events: Events, forward: Index, begin: Ints, freed: Ints
+) -> list[tuple[NDArray[np.signedinteger], Ints, Ints, Index]]:
     """Where each activation lies and when: (rank, since, until, which forward), in flight at both ends of a move."""
     everyone = np.arange(len(forward))
     moves = np.flatnonzero(among(rows.kind[messages.issuer], MOVES))

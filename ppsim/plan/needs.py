@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.plan.table import Longs, Needs
+from ppsim.plan.table import Ints, Needs, narrowest
 
 Index = NDArray[np.signedinteger]
 
@@ -15,12 +15,12 @@ class NeedsBuilder:
 
     def __init__(self, things: int) -> None:
         self._things = things
-        self._parts: list[tuple[Index, Longs]] = []
+        self._parts: list[tuple[Index, Ints]] = []
 
-    def add(self, things: Index, events: Index) -> None:
+    def add(self, things: Index, events: Ints) -> None:
         """Thing i waits for event i."""
         if len(things):
-            self._parts.append((things, np.asarray(events, np.int64)))
+            self._parts.append((things, events))
 
     def pack(self) -> Needs:
         """The finished table."""
@@ -32,10 +32,12 @@ class NeedsBuilder:
             things = np.concatenate([part[0] for part in self._parts])
             events = np.concatenate([part[1] for part in self._parts])
         counts = np.bincount(things, minlength=self._things)
-        ptr = np.zeros(self._things + 1, np.int64)
+        ptr = np.zeros(self._things + 1, narrowest(len(events)))
         np.cumsum(counts, out=ptr[1:])
-        if counts.max(initial=0) <= 1:  # the common case needs no sort
-            packed = np.empty(len(events), np.int64)
+        if np.all(things[1:] >= things[:-1]):  # the common cases need no sort
+            return Needs(ptr, events)
+        if counts.max() <= 1:
+            packed = np.empty_like(events)
             packed[ptr[things]] = events
             return Needs(ptr, packed)
         return Needs(ptr, events[np.argsort(things, kind="stable")])

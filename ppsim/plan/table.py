@@ -44,6 +44,11 @@ class Category(IntEnum):
 CATEGORIES = tuple(category.name.lower() for category in Category)
 
 
+def narrowest(largest: int) -> type[np.signedinteger]:
+    """The integer type for numbers up to ``largest``: columns of four bytes, unless that isn't enough."""
+    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+
+
 @dataclass(frozen=True)
 class Events:
     """The numbering of events for n ops and t transfers."""
@@ -51,25 +56,29 @@ class Events:
     ops: int
     transfers: int
 
-    def begin(self, op: NDArray[np.generic] | int) -> NDArray[np.int64]:
+    def begin(self, op: NDArray[np.signedinteger] | int) -> Ints:
         """Op begins."""
-        return np.asarray(op, np.int64)
+        return self._numbers(op, 0)
 
-    def end(self, op: NDArray[np.generic] | int) -> NDArray[np.int64]:
+    def end(self, op: NDArray[np.signedinteger] | int) -> Ints:
         """Op ends."""
-        return np.asarray(op, np.int64) + self.ops
+        return self._numbers(op, self.ops)
 
-    def start(self, transfer: NDArray[np.generic] | int) -> NDArray[np.int64]:
+    def start(self, transfer: NDArray[np.signedinteger] | int) -> Ints:
         """Transfer takes its ports."""
-        return np.asarray(transfer, np.int64) + 2 * self.ops
+        return self._numbers(transfer, 2 * self.ops)
 
-    def left(self, transfer: NDArray[np.generic] | int) -> NDArray[np.int64]:
+    def left(self, transfer: NDArray[np.signedinteger] | int) -> Ints:
         """Transfer frees its ports."""
-        return np.asarray(transfer, np.int64) + 2 * self.ops + self.transfers
+        return self._numbers(transfer, 2 * self.ops + self.transfers)
 
-    def arrive(self, transfer: NDArray[np.generic] | int) -> NDArray[np.int64]:
+    def arrive(self, transfer: NDArray[np.signedinteger] | int) -> Ints:
         """Transfer is there."""
-        return np.asarray(transfer, np.int64) + 2 * self.ops + 2 * self.transfers
+        return self._numbers(transfer, 2 * self.ops + 2 * self.transfers)
+
+    def _numbers(self, places: NDArray[np.signedinteger] | int, first: int) -> Ints:
+        numbers: Ints = np.add(places, first, dtype=narrowest(self.count), casting="same_kind")
+        return numbers
 
     @property
     def count(self) -> int:
@@ -81,23 +90,23 @@ class Events:
 class Needs:
     """The events that each of a number of things waits for: thing i waits for ``event[ptr[i]:ptr[i + 1]]``."""
 
-    ptr: Longs
-    event: Longs
+    ptr: Ints
+    event: Ints
 
     @classmethod
     def none(cls, things: int) -> Needs:
         """Nothing waits for anything."""
-        return cls(np.zeros(things + 1, np.int64), np.empty(0, np.int64))
+        return cls(np.zeros(things + 1, np.int32), np.empty(0, np.int32))
 
     @property
-    def counts(self) -> Longs:
+    def counts(self) -> Ints:
         """How many events each thing waits for."""
         return np.diff(self.ptr)
 
     @cached_property
-    def owner(self) -> Longs:
+    def owner(self) -> Ints:
         """The thing that each entry of ``event`` belongs to."""
-        return np.repeat(np.arange(len(self.ptr) - 1), self.counts)
+        return np.repeat(np.arange(len(self.ptr) - 1, dtype=self.ptr.dtype), self.counts)
 
     def of(self, thing: int) -> list[int]:
         """The events that one thing waits for."""
@@ -139,8 +148,8 @@ class Holdings:
     rank: Ints
     category: NDArray[np.int8]
     bytes: Longs
-    since: Longs
-    until: Longs
+    since: Ints
+    until: Ints
 
     def __len__(self) -> int:
         return len(self.rank)

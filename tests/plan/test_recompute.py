@@ -36,6 +36,7 @@ def test_early_takes_the_recomputation_off_the_way_back(when: str, expected: int
     run = run_of(4, 8, "1f1b", {"recompute": "full", "recompute_when": when})
     assert makespan_ms(run) == expected
     assert bubble.recompute(run).tolist() == [8_000_000] * 4
+    assert bubble.bubble_ratio(run) == pytest.approx(3 / 11 if when == "late" else 1 - 32 / 41)
 
 
 @pytest.mark.parametrize(("when", "expected", "again"), [("late", 14, 11), ("early", 13, 1)])

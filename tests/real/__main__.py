@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 
 from tests.real import table
+from tests.real.netns import ISOLATED
+from tests.real.processes import ROOT
 
 
-def main() -> None:
+def main() -> int:
     """Say each row when it is there; write the file when all are."""
     parser = argparse.ArgumentParser(prog="python -m tests.real", description=__doc__)
     parser.add_argument("--steps", type=int, default=3, help="real steps of each case; the median counts")
-    steps = parser.parse_args().steps
+    parser.add_argument(
+        "--netns", action="store_true", help="the cases over shaped links, in network namespaces (root)"
+    )
+    options = parser.parse_args()
+    if options.netns:
+        command = [*ISOLATED, sys.executable, "-m", "tests.real.links", str(options.steps)]
+        return subprocess.run(command, cwd=ROOT, check=False).returncode
     path = table.REFERENCE / "real_pytorch.csv"
-    table.write(table.pytorch(steps, lambda row: print(*row.values(), sep=", ", flush=True)), path)
-    print(f"wrote {path}")
+    table.write(table.pytorch(options.steps, lambda row: print(*row.values(), sep=", ", flush=True)), path)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

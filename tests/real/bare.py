@@ -30,9 +30,7 @@ def transfers(sizes: list[int], repeats: int, rank: int) -> list[tuple[int, int]
 def main(path: Path, rank: int) -> None:
     """Read the spec, send, write what was found."""
     spec = json.loads(path.read_text())
-    distributed.init_process_group(
-        "gloo", init_method=path.with_suffix(".store").as_uri(), rank=rank, world_size=2
-    )
+    distributed.init_process_group("gloo", init_method=path.with_suffix(".store").as_uri(), rank=rank, world_size=2)
     path.with_suffix(f".{rank}").write_text(json.dumps(transfers(spec["sizes"], spec["repeats"], rank)))
     distributed.barrier()
     distributed.destroy_process_group()

@@ -51,9 +51,10 @@ class Network:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for node in range(len(self.mbits)):
+            _call(f"ip link del port{node}")
             _call(f"ip netns del node{node}")
         _call("ip link del bridge0")
-        _call("umount /run")
+        _call("umount --recursive /run")
 
 
 def _interfaces() -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ppsim.metrics import Run
 from ppsim.timeline import PER_SECOND
 from tests.real.cases import CASES, FITTED_ON, Case, simulated
 from tests.real.compare import Errors, errors, fitted
-from tests.real.harness import measured
+from tests.real.harness import measured, median
 
 REFERENCE = Path(__file__).parents[2] / "results" / "reference"
 Row = Mapping[str, str | int]
@@ -22,26 +23,26 @@ def pytorch(steps: int, say: Callable[[Row], None]) -> list[Row]:
     for case in (FITTED_ON, *CASES):
         unfitted = simulated(case)
         runs = measured(case, unfitted.plan, steps)
-        median = runs[len(runs) // 2]
+        run = median(runs)
         if overhead is None:
-            overhead = fitted(median.timeline.makespan, lambda ns: simulated(FITTED_ON, ns))
+            overhead = fitted(run.timeline.makespan, lambda ns: simulated(FITTED_ON, ns))
         with_overhead = simulated(case, overhead)
-        spread = (runs[-1].timeline.makespan - runs[0].timeline.makespan) / median.timeline.makespan
         rows.append({
-            **_sizes(case),
-            "measured_s": _seconds(median.timeline.makespan),
-            "measured_spread": _share(spread),
-            "unfitted_s": _seconds(unfitted.timeline.makespan),
-            "fitted_s": _seconds(with_overhead.timeline.makespan),
+            **sizes(case),
+            "measured_s": seconds(run.timeline.makespan),
+            "measured_spread": spread(runs),
+            "unfitted_s": seconds(unfitted.timeline.makespan),
+            "fitted_s": seconds(with_overhead.timeline.makespan),
             "op_overhead_s": f"{overhead / PER_SECOND:.6f}",
-            "unfitted_step_error": _share(errors(median, unfitted).step),
-            **_errors(errors(median, with_overhead)),
+            "unfitted_step_error": _share(errors(run, unfitted).step),
+            **error_columns(errors(run, with_overhead)),
         })  # fmt: skip
         say(rows[-1])
     return rows
 
 
-def _sizes(case: Case) -> dict[str, str | int]:
+def sizes(case: Case) -> dict[str, str | int]:
+    """What a case is."""
     return {
         "case": case.name,
         "schedule": case.schedule,
@@ -51,12 +52,19 @@ def _sizes(case: Case) -> dict[str, str | int]:
     }
 
 
-def _errors(found: Errors) -> dict[str, str]:
+def error_columns(found: Errors) -> dict[str, str]:
+    """A column per error."""
     return {f"{name}_error": _share(value) for name, value in vars(found).items()}
 
 
-def _seconds(ns: int) -> str:
+def seconds(ns: int) -> str:
+    """To a tenth of a ms."""
     return f"{ns / PER_SECOND:.4f}"
+
+
+def spread(runs: Sequence[Run]) -> str:
+    """How far the longest of sorted runs is above the shortest, as a share of the median."""
+    return _share((runs[-1].timeline.makespan - runs[0].timeline.makespan) / median(runs).timeline.makespan)
 
 
 def _share(value: float) -> str:

@@ -1,0 +1,166 @@
+"""Real runs over real links, in network namespaces: ``python -m tests.real --netns`` (as root) makes the table.
+
+What describes PyTorch over gloo, and why:
+
+- ``send: rendezvous``. gloo's tcp ``Pair::send`` writes a message only when the receiver has told that it has posted its
+  receive (``NOTIFY_RECV_READY``), however small it is. It never holds the sender: GPipe waits for its sends at the end
+  of a phase, the multi-stage runtime (``_PipelineScheduleRuntime``) at the end of the step.
+- ``p2p: fused`` for ``Schedule1F1B``: it waits for each batch of a forward's send and a backward's receive, and back.
+  There a pair of ranks takes turns, too: the word that a receive is posted goes the way of the data, in the same TCP
+  connection, and of two ranks that meet in a batch the one that comes later has its data ahead of that word. So its
+  message has left before the other one's begins. On links that carry control messages beside the data (NCCL's) they
+  overlap. ppsim has no half-duplex link: ``taking_turns`` makes the plan's two ports of a pair one.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ppsim import engine
+from ppsim.metrics import Run
+from tests.real import table
+from tests.real.cases import FITTED_ON, Case, simulated
+from tests.real.compare import errors, fitted
+from tests.real.harness import Place, measured, median
+from tests.real.netns import Network
+
+MB = 1_000_000
+SIZES = (MB, 8 * MB)
+"""Bare messages that give a link's constants."""
+
+
+@dataclass(frozen=True)
+class LinkCase:
+    """A case, the rate of every node's port in Mbit/s, and the node of every rank (by default its own)."""
+
+    case: Case
+    mbits: tuple[int, ...]
+    nodes: tuple[int, ...] = ()
+
+    def node(self, rank: int) -> int:
+        """The node of a rank."""
+        return self.nodes[rank] if self.nodes else rank
+
+    def __str__(self) -> str:
+        return self.case.name
+
+
+def _case(name: str, schedule: str, stages: int, ranks: int, microbatches: int, mb: float) -> Case:
+    """F = 50 ms and B = 100 ms on every stage."""
+    return Case(name, schedule, ranks, microbatches, (50,) * stages, (100,) * stages, message=int(mb * MB))
+
+
+CASES = (
+    LinkCase(_case("gpipe p3 m6, 2 MB", "gpipe", 3, 3, 6, 2), (400,) * 3),
+    LinkCase(_case("gpipe p3 m6, 4 MB", "gpipe", 3, 3, 6, 4), (400,) * 3),
+    LinkCase(_case("gpipe p4 m8, 1 MB", "gpipe", 4, 4, 8, 1), (200,) * 4),
+    LinkCase(_case("gpipe p3 m6, 2 MB, a slow link", "gpipe", 3, 3, 6, 2), (400, 400, 160)),
+    LinkCase(_case("1f1b p3 m6, 2 MB", "1f1b", 3, 3, 6, 2), (400,) * 3),
+    LinkCase(_case("1f1b p3 m6, 4 MB", "1f1b", 3, 3, 6, 4), (400,) * 3),
+    LinkCase(_case("looped bfs p2 v2 m4, 2 MB", "looped_bfs", 4, 2, 4, 2), (400,) * 2),
+    LinkCase(_case("interleaved p2 v2 m4, 2 MB", "interleaved_1f1b", 4, 2, 4, 2), (400,) * 2),
+    LinkCase(_case("gpipe p4 m6, 4 MB, two ranks per port", "gpipe", 4, 4, 6, 4), (400, 400), (0, 1, 0, 1)),
+    LinkCase(_case("gpipe p4 m6, 8 MB, two ranks per port", "gpipe", 4, 4, 6, 8), (500, 500), (0, 1, 0, 1)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Constants:
+    """A link as a bare transfer shows it: ns per byte, and what is left for a message without bytes."""
+
+    ns_per_byte: float
+    overhead_ns: int
+
+    def link(self) -> dict[str, str]:
+        """As ppsim's settings of a link."""
+        return {"bandwidth": f"{1e9 / self.ns_per_byte:.0f} B/s", "overhead": f"{self.overhead_ns} ns"}
+
+
+def bare(mbit: int, repeats: int = 5) -> Constants:
+    """Times of bare transfers between two ranks, from when both are ready to the end of the receive."""
+    with Network((mbit, mbit)) as network, tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spec.json"
+        path.write_text(json.dumps({"sizes": SIZES, "repeats": repeats}))
+        place = Place([network.inside(0), network.inside(1)], network.interface)
+        sent, received = (np.array(found) for found in place.run("tests.real.bare", path, 2, seconds=60))
+    times = received[:, 1] - np.maximum(sent[:, 0], received[:, 0])
+    small, large = np.median(times.reshape(len(SIZES), repeats), axis=1).tolist()
+    ns_per_byte = (large - small) / (SIZES[1] - SIZES[0])
+    return Constants(ns_per_byte, max(0, round(small - SIZES[0] * ns_per_byte)))
+
+
+def predicted(link_case: LinkCase, constants: dict[int, Constants], op_overhead_ns: int) -> Run:
+    """The run as ppsim sees it: nodes with a port each, a slow one's link as slow as its port."""
+    case, usual = link_case.case, max(link_case.mbits)
+    ranks = range(case.ranks)
+    per_node = case.ranks // len(link_case.mbits)
+    rates = [link_case.mbits[link_case.node(rank)] for rank in ranks]
+    slow = [
+        {"ranks": [a, a + 1], **constants[min(rates[a : a + 2])].link()}
+        for a in ranks[:-1]
+        if min(rates[a : a + 2]) < usual
+    ]
+    cluster: dict[str, Any] = {
+        "ranks_per_node": per_node,
+        "ranks_per_nic": per_node,
+        "placement": sorted(ranks, key=link_case.node),
+        "intra_node": "free",
+        "inter_node": constants[usual].link(),
+        "links": slow,
+    }
+    if case.schedule == "1f1b":
+        return taking_turns(simulated(case, op_overhead_ns, cluster=cluster, runtime={"p2p": "fused"}))
+    return simulated(case, op_overhead_ns, cluster=cluster, runtime={"send": "rendezvous"})
+
+
+def taking_turns(run: Run) -> Run:
+    """The same where two ranks send to each other one at a time, through one port of their own."""
+    routes = run.plan.routes
+    pair = np.minimum(routes.src, routes.dst).astype(np.int32)
+    plan = replace(run.plan, routes=replace(routes, egress=pair, ingress=pair))
+    timeline, _ = engine.run(plan)
+    return replace(run, plan=plan, timeline=timeline, _made={})
+
+
+def rows(steps: int, say: Callable[[table.Row], None], cases: Sequence[LinkCase] = CASES) -> list[table.Row]:
+    """A row per case; ``op_overhead`` is fitted on a run without links, the links' constants on bare transfers."""
+    with Network((1000,)) as network:
+        one_node = Place([network.inside(0)] * FITTED_ON.ranks)
+        alone = median(measured(FITTED_ON, simulated(FITTED_ON).plan, steps, one_node))
+    overhead = fitted(alone.timeline.makespan, lambda ns: simulated(FITTED_ON, ns))
+    constants = {mbit: bare(mbit) for mbit in sorted({mbit for link_case in cases for mbit in link_case.mbits})}
+    found: list[table.Row] = []
+    for link_case in cases:
+        case, usual = link_case.case, constants[max(link_case.mbits)]
+        with Network(link_case.mbits) as network:
+            place = Place([network.inside(link_case.node(rank)) for rank in range(case.ranks)], network.interface)
+            runs = measured(case, simulated(case).plan, steps, place)
+        run, simulation = median(runs), predicted(link_case, constants, overhead)
+        found.append({
+            **table.sizes(case),
+            "message_bytes": case.message,
+            "mbit_per_s": " ".join(map(str, link_case.mbits)),
+            "ranks_per_port": case.ranks // len(link_case.mbits),
+            "bandwidth_bytes_per_s": f"{1e9 / usual.ns_per_byte:.0f}",
+            "overhead_s": f"{usual.overhead_ns / 1e9:.6f}",
+            "measured_s": table.seconds(run.timeline.makespan),
+            "measured_spread": table.spread(runs),
+            "free_links_s": table.seconds(simulated(case, overhead).timeline.makespan),
+            "simulated_s": table.seconds(simulation.timeline.makespan),
+            **table.error_columns(errors(run, simulation)),
+        })  # fmt: skip
+        say(found[-1])
+    return found
+
+
+if __name__ == "__main__":
+    made = rows(int(sys.argv[1]), lambda row: print(*row.values(), sep=", ", flush=True))
+    table.write(made, table.REFERENCE / "real_links.csv")
