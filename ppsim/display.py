@@ -174,6 +174,8 @@ def screen(result: Result, console: Console, files: list[str] | None = None, fol
 
     s = result.summary
     stages = f", v = {s['virtual_stages']}" if s["virtual_stages"] > 1 else ""
+    copies = result.experiment.pipeline.data_parallel
+    stages += f", data_parallel = {copies}" if copies > 1 else ""
     console.print(
         Text(
             f"{printable(s['name'])}: {s['schedule']}, p = {s['ranks']}, m = {s['microbatches']}{stages}; "

@@ -4,8 +4,8 @@ Every value is a ``fractions.Fraction``: seconds, bytes, bytes/s, FLOP/s or FLOP
 (KB is read as kB), KiB to TiB powers of 1024; Gbps is Gbit/s, TFLOPS is TFLOP/s. Wrong input raises ``ValueError`` with
 a finished sentence; the config layer puts file, line and key in front of it.
 
-The few units are a table of exact factors. A units library would read them no better, would have to be kept from its own
-meanings ('Gb' is gilbert in pint), and takes longer to import than all the rest of a config takes to check.
+The few units are a table of exact factors. A units library would read them no better, would have to be kept from its
+own meanings ('Gb' is gilbert in pint), and takes longer to import than all the rest of a config takes to check.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import ast
 import inspect
 import textwrap
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any
 
 from pydantic import BaseModel
@@ -48,7 +49,7 @@ def _field_texts(model: type[BaseModel]) -> dict[str, str]:
         except (OSError, TypeError, SyntaxError):
             continue  # a class made in a console has no source to read
         body = source.body if isinstance(source, ast.ClassDef) else []
-        for field, following in zip(body, body[1:], strict=False):
+        for field, following in pairwise(body):
             if (
                 isinstance(field, ast.AnnAssign)
                 and isinstance(field.target, ast.Name)
