@@ -143,7 +143,10 @@ def plot(
     hue: cli_sweep.Axis = None,
     facet: cli_sweep.Axis = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="File (default: NAME-KIND.FORMAT).")] = None,
-    format_: Annotated[str, typer.Option("--format", help="png, svg or pdf.")] = "png",
+    format_: Annotated[
+        str | None,
+        typer.Option("--format", help="png, svg or pdf (default: what the file ends in, or png).", show_default=False),
+    ] = None,
     size: Annotated[str, typer.Option(help="notebook, slide or paper.")] = "notebook",
     engine: EngineOption = EngineName.auto,
 ) -> None:
@@ -163,8 +166,8 @@ def plot(
     source = config / "config.yaml" if (config / "config.yaml").is_file() else config
     result = _simulated(source, set_, engine)
     axes = getattr(plots, kind.value)(result, size=size)
-    path = output or Path(f"{result.experiment.name}-{kind.value}.{format_}")
-    _written(path, lambda: plots.save(axes.figure, path, format_ if output is None else None))
+    path = output or Path(f"{result.experiment.name}-{kind.value}.{format_ or 'png'}")
+    _written(path, lambda: plots.save(axes.figure, path, format_))
     typer.echo(str(path))
 
 

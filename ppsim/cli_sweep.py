@@ -88,6 +88,9 @@ def sweep(
             folders.clear(target, file_name)
         with SweepFile(target / file_name, create=True) as file:
             _list(file, base, name, columns, _cases(base, varied, part))
+            counts = file.counts()
+            if part is None and set(counts) <= {"skipped"}:
+                raise _nothing(base, bool(counts))
             if retry_failed:
                 file.retry_failed()
             _run(file, base, jobs, cluster, limit)
@@ -180,7 +183,7 @@ def holds_sweep(path: Path) -> bool:
 
 
 def plot(
-    path: Path, kind: str | None, axes: dict[str, str | None], output: Path | None, format_: str, size: Any
+    path: Path, kind: str | None, axes: dict[str, str | None], output: Path | None, format_: str | None, size: Any
 ) -> None:
     """Draw a sweep: the picture that is asked for, or all that suit what it varied."""
     from ppsim import plot as plots
@@ -191,8 +194,8 @@ def plot(
     chosen = [kind] if kind else ["chart"] if any(axes.values()) else pictures.kinds(table)
     for which in chosen[:1] if output else chosen:
         figure = pictures.draw(table, which, size, **{name: value for name, value in axes.items() if value})
-        target = output or Path(f"{table.attrs['name']}-{which}.{format_}")
-        plots.save(figure, target, None if output else format_)
+        target = output or Path(f"{table.attrs['name']}-{which}.{format_ or 'png'}")
+        plots.save(figure, target, format_)
         typer.echo(str(target))
 
 
@@ -285,8 +288,6 @@ def _list(file: SweepFile, base: Base, name: str, columns: list[Column], cases: 
         parts.append(f"{listed.equal:,} equal to others")
     typer.echo(", ".join(parts), err=True)
     _reasons("skipped", file.reasons("skipped"))
-    if not counts or set(counts) == {"skipped"}:
-        raise _nothing(base, bool(counts))
 
 
 def _nothing(base: Base, skipped: bool) -> PpsimError:

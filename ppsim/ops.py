@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, overload
+from typing import NamedTuple, TypeVar, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ppsim.errors import FormatError, printable
 
+T = TypeVar("T", bound=np.generic)
 Ints = NDArray[np.int32]
 NONE = -1
 """No microbatch, no group, no peer."""
@@ -183,25 +184,47 @@ def ops(kind: ArrayLike, stage: ArrayLike, microbatch: ArrayLike, peer: ArrayLik
 
 def concat(*tables: Ops) -> Ops:
     """One table after the other; fused pairs keep to themselves."""
-    groups, base = [], 0
-    for table in tables:
-        groups.append(np.where(table.group == NONE, NONE, table.group + base).astype(np.int32))
-        base += int(table.group.max(initial=NONE)) + 1
+    if not tables:
+        return ops((), (), ())
     return Ops(
-        np.concatenate([t.kind for t in tables]) if tables else np.empty(0, np.int8),
-        np.concatenate([t.stage for t in tables]) if tables else np.empty(0, np.int32),
-        np.concatenate([t.microbatch for t in tables]) if tables else np.empty(0, np.int32),
-        np.concatenate(groups) if tables else np.empty(0, np.int32),
-        np.concatenate([t.peer for t in tables]) if tables else np.empty(0, np.int32),
+        np.concatenate([t.kind for t in tables]),
+        np.concatenate([t.stage for t in tables]),
+        np.concatenate([t.microbatch for t in tables]),
+        np.concatenate(_apart([t.group for t in tables])),
+        np.concatenate([t.peer for t in tables]),
     )
+
+
+def _apart(groups: Sequence[Ints]) -> Sequence[Ints]:
+    """Several tables' groups, numbered so that no two tables share one."""
+    counts = [int(group.max(initial=NONE)) + 1 for group in groups]
+    if not any(counts):
+        return groups
+    before = np.cumsum([0, *counts]).tolist()
+    return [np.where(group == NONE, NONE, group + base) for group, base in zip(groups, before, strict=False)]
 
 
 def alternate(*tables: Ops) -> Ops:
     """Row by row: a0, b0, a1, b1, …; the tables have equal length."""
     if len({len(table) for table in tables}) > 1:
         raise ValueError(f"alternate needs tables of equal length, not {[len(t) for t in tables]}")
-    joined = concat(*tables)
-    return joined[np.arange(len(joined)).reshape(len(tables), -1).T.ravel()]
+    if not tables:
+        return concat()
+    return Ops(
+        _in_turn([t.kind for t in tables]),
+        _in_turn([t.stage for t in tables]),
+        _in_turn([t.microbatch for t in tables]),
+        _in_turn(_apart([t.group for t in tables])),
+        _in_turn([t.peer for t in tables]),
+    )
+
+
+def _in_turn(columns: Sequence[NDArray[T]]) -> NDArray[T]:
+    """The first of each column, the second of each, …"""
+    out = np.empty(len(columns) * len(columns[0]), columns[0].dtype)
+    for place, column in enumerate(columns):
+        out[place :: len(columns)] = column
+    return out
 
 
 def fuse(forward: Ops, backward: Ops) -> Ops:

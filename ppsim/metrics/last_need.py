@@ -5,10 +5,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim.metrics.base import Run
 from ppsim.ops import NONE, Kind
 from ppsim.plan.table import Longs
+
+Index = NDArray[np.signedinteger]
 
 
 class Sort(IntEnum):
@@ -41,7 +44,7 @@ def sorts(run: Run) -> Longs:
     return out
 
 
-def latest(run: Run, owner: Longs, event: Longs, things: int) -> Longs:
+def latest(run: Run, owner: Index, event: Index, things: int) -> Longs:
     """The event that came last of those that each of so many things waited for, -1 where it waited for none.
 
     ``event[i]`` is one of the needs of thing ``owner[i]``. Ties go by ``Sort``, then to the one that is listed first.

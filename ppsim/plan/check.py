@@ -38,6 +38,9 @@ class _Checker:
         self.m = problem.microbatches * (problem.steps if problem.stream else 1)
         self.rank = np.repeat(np.arange(orders.ranks), np.diff(orders.offsets))
         self.key = self.table.stage.astype(np.int64) * self.m + self.table.microbatch
+        self.kinds = [kind for kind in Kind if np.any(self.table.kind == kind)]
+        self._selected: dict[tuple[Kind, ...], NDArray[np.int64]] = {}
+        self._looked_up: dict[tuple[Kind, ...], NDArray[np.int64]] = {}
 
     def where(self, row: int) -> str:
         """The place of a row: its rank, and its cell (a fused pair is one) in that rank's list."""
@@ -87,21 +90,30 @@ class _Checker:
             yield f"{self.where(row)}: {self.name(row)}: the microbatches are 0 to {self.m - 1}"
 
     def _rows(self, *kinds: Kind) -> NDArray[np.int64]:
-        return np.flatnonzero(among(self.table.kind, kinds))
+        """The rows of these kinds."""
+        if kinds not in self._selected:
+            self._selected[kinds] = np.flatnonzero(among(self.table.kind, kinds))
+        return self._selected[kinds]
 
     def _lookup(self, *kinds: Kind) -> NDArray[np.int64]:
-        found = np.full(self.problem.stages * self.m, -1, np.int64)
-        rows = self._rows(*kinds)
-        found[self.key[rows]] = rows
-        return found
+        """Row of the op of one of these kinds, by stage and microbatch; -1 where there is none."""
+        if kinds not in self._looked_up:
+            found = self._looked_up[kinds] = np.full(self.problem.stages * self.m, -1, np.int64)
+            rows = self._rows(*kinds)
+            found[self.key[rows]] = rows
+        return self._looked_up[kinds]
 
     def _each_once(self) -> Iterator[str]:
         for kind in (*COMPUTE, *COMMUNICATION, Kind.EVICT, Kind.LOAD):
+            if kind not in self.kinds:
+                continue
             rows = self._rows(kind)
-            count = np.bincount(self.key[rows], minlength=1)
-            for key in np.flatnonzero(count > 1)[: SHOWN + 1].tolist():
+            keys = self.key[rows]
+            for key in np.unique(keys[self._lookup(kind)[keys] != rows])[: SHOWN + 1].tolist():
                 first, second = rows[self.key[rows] == key][:2].tolist()
                 yield f"{self.where(second)}: {self.name(second)} stands at {self.where(first)}, too"
+        if Kind.I not in self.kinds:
+            return
         full, half = self._lookup(Kind.B), self._lookup(Kind.I)
         for row in full[(full >= 0) & (half >= 0)][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: its input-gradient half stands in the order, too"
@@ -114,6 +126,8 @@ class _Checker:
         if trains:
             for key in np.flatnonzero(backward < 0)[: SHOWN + 1].tolist():
                 yield f"{key // self.m}B{key % self.m} is missing (there is neither B nor I)"
+        if not {Kind.I, Kind.W, Kind.EVICT, Kind.LOAD} & set(self.kinds):
+            return
         half, weight = self._lookup(Kind.I), self._lookup(Kind.W)
         for row in weight[(weight >= 0) & (half < 0)][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)} without its I"
@@ -129,9 +143,9 @@ class _Checker:
             Kind.LOAD: (Kind.EVICT,),
         }  # fmt: skip
         for kind, before in later.items():
-            rows = self._rows(kind)
-            if not len(rows):
+            if kind not in self.kinds:
                 continue
+            rows = self._rows(kind)
             first = self._lookup(*before)[self.key[rows]]
             wrong = (self.rank[first] != self.rank[rows]) | (first > rows) | (first < 0)
             for row, needed in zip(rows[wrong][: SHOWN + 1].tolist(), first[wrong].tolist(), strict=False):
@@ -141,13 +155,15 @@ class _Checker:
                     yield f"{self.where(row)}: {self.name(row)}: its {self.name(needed)} is on rank {self.rank[needed]}"
                 else:
                     yield f"{self.where(row)}: {self.name(row)} before its {self.name(needed)}"
+        if Kind.R not in self.kinds:
+            return
         recompute = self._rows(Kind.R)
         backward = self._lookup(Kind.B, Kind.I)[self.key[recompute]]
         for row in recompute[backward < recompute][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)} after its backward"
 
     def _messages(self) -> Iterator[str]:
-        if not len(self._rows(*COMMUNICATION)):
+        if not set(COMMUNICATION) & set(self.kinds):
             return
         forward, backward = self._lookup(Kind.F), self._lookup(Kind.B, Kind.I)
         for kinds, consumer, send, receive, up in (
@@ -179,7 +195,7 @@ class _Checker:
 
     def _step_end(self) -> Iterator[str]:
         """REDUCE_GRAD once per stage and rank, after its gradients are complete; OPTIM after all that."""
-        if self.problem.stream:
+        if self.problem.stream or not {Kind.REDUCE_GRAD, Kind.OPTIM} & set(self.kinds):
             return
         backward = self._rows(Kind.B, Kind.I, Kind.W)
         syncs = self._rows(Kind.REDUCE_GRAD)

@@ -38,9 +38,12 @@ class Weights:
             return np.zeros(len(microbatch), np.int64)
         return self._index[np.where(microbatch == NONE, 0, microbatch % len(self._index))]
 
-    def scaled(self, values: tuple[Fraction, ...]) -> Longs:
-        """Bytes of each stage's value for each distinct weight: shape (stages, weights)."""
-        return np.array([[to_bytes(value * length) for length in self._lengths] for value in values], np.int64)
+    def sizes(self, values: tuple[Fraction, ...], stage: Ints, microbatch: Ints) -> Longs:
+        """Bytes of each row's stage's value, for its microbatch."""
+        rounded = {value: [to_bytes(value * length) for length in self._lengths] for value in set(values)}
+        table = np.array([rounded[value] for value in values], np.int64)
+        found: Longs = table[:, 0][stage] if len(self.distinct) == 1 else table[stage, self.index(microbatch)]
+        return found
 
 
 def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights) -> Longs:

@@ -45,9 +45,11 @@ def kept_by_forward(
     rows: Rows, forward: Index, problem: Problem, weights: Weights, recomputed: NDArray[np.bool_]
 ) -> Longs:
     """Bytes that each forward keeps: the stage's activation, or its input alone where that is recomputed."""
-    stage, weight = rows.stage[forward], weights.index(rows.microbatch[forward])
-    whole = weights.scaled(problem.costs.activation)[stage, weight]
-    return np.where(recomputed[forward], weights.scaled(problem.costs.stage_input)[stage, weight], whole)
+    stage, microbatch = rows.stage[forward], rows.microbatch[forward]
+    whole = weights.sizes(problem.costs.activation, stage, microbatch)
+    if not rows.has(Kind.R):
+        return whole
+    return np.where(recomputed[forward], weights.sizes(problem.costs.stage_input, stage, microbatch), whole)
 
 
 class _Gatherer:
@@ -84,8 +86,7 @@ def holdings(
     """What activations, messages and stashed weights hold, and the activations in flight (a byte each)."""
     held, counted = _Gatherer(), _Gatherer()
     _activations(rows, messages, events, problem, weights, held, counted)
-    moved = among(rows.kind[messages.issuer], MOVES) | (rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
-    data = np.flatnonzero(~moved)
+    data = np.flatnonzero(among(rows.kind[messages.producer], (Kind.F, Kind.B, Kind.I)))
     size = messages.bytes[data]
     held.add(messages.dst[data], Category.MESSAGES, size, events.start(data), events.end(messages.consumer[data]))
     held.add(messages.src[data], Category.MESSAGES, size, events.end(messages.producer[data]), events.left(data))
@@ -106,15 +107,13 @@ def _activations(
     held: _Gatherer,
     counted: _Gatherer,
 ) -> None:
-    forward = rows.select(Kind.F)
-    key, stage, rank = rows.key[forward], rows.stage[forward], rows.rank[forward]
-    weight = weights.index(rows.microbatch[forward])
-    backward = rows.lookup(Kind.B, Kind.I)[key]
-    again = rows.lookup(Kind.R)[key]
-    later = rows.lookup(Kind.W)[key]
-    whole = weights.scaled(problem.costs.activation)[stage, weight]
+    # By (stage, microbatch): there is a forward of each.
+    forward, backward = rows.lookup(Kind.F), rows.lookup(Kind.B, Kind.I)
+    again, later = rows.lookup(Kind.R), rows.lookup(Kind.W)
+    stage, rank, microbatch = rows.stage[forward], rows.rank[forward], rows.microbatch[forward]
+    whole = weights.sizes(problem.costs.activation, stage, microbatch)
     kept = kept_by_forward(rows, forward, problem, weights, recomputed_rows(rows))
-    for_weights = weights.scaled(problem.costs.held_for_weight_grad)[stage, weight]
+    for_weights = weights.sizes(problem.costs.held_for_weight_grad, stage, microbatch)
     split = later >= 0
     # A forward without a backward frees its activation at its own end.
     freed = events.end(np.where(backward >= 0, backward, forward))
@@ -127,9 +126,10 @@ def _activations(
     for part_rank, part_since, part_until, which in home:
         held.add(part_rank, Category.ACTIVATIONS, (kept - until_w)[which], part_since, part_until)
         counted.add(part_rank, Category.ACTIVATIONS, one[which], part_since, part_until)
-        last = part_until == freed[which]
-        end = np.where(last & split[which], events.end(later[which]), part_until)
-        held.add(part_rank, Category.ACTIVATIONS, until_w[which], part_since, end)
+        if rows.has(Kind.W):
+            last = part_until == freed[which]
+            end = np.where(last & split[which], events.end(later[which]), part_until)
+            held.add(part_rank, Category.ACTIVATIONS, until_w[which], part_since, end)
     rebuilt = np.flatnonzero(recomputed)
     if len(rebuilt):
         since = events.begin(again[rebuilt])
@@ -144,14 +144,13 @@ def _activations(
 
 def _at_home(
     rows: Rows, messages: Messages, events: Events, forward: Index, begin: Ints, freed: Ints
-) -> list[tuple[NDArray[np.signedinteger], Ints, Ints, Index]]:
+) -> list[tuple[NDArray[np.signedinteger], Ints, Ints, Index | slice]]:
     """Where each activation lies and when: (rank, since, until, which forward), in flight at both ends of a move."""
-    everyone = np.arange(len(forward))
+    if not rows.has(*MOVES):
+        return [(rows.rank[forward], begin, freed, slice(None))]
     moves = np.flatnonzero(among(rows.kind[messages.issuer], MOVES))
-    if not len(moves):
-        return [(rows.rank[forward], begin, freed, everyone)]
     forward_of = np.full(len(rows), -1, np.int64)
-    forward_of[forward] = everyone
+    forward_of[forward] = np.arange(len(forward))
     carried = forward_of[rows.lookup(Kind.F)[rows.key[messages.issuer[moves]]]]
     out = rows.kind[messages.issuer[moves]] == Kind.EVICT
     evict = np.full(len(forward), -1, np.int64)

@@ -32,13 +32,10 @@ class Links:
 def consumers(rows: Rows) -> Index:
     """The row that takes each row's output (-1: none): F(s,k) -> F(s+1,k); B or I(s,k) -> B or I(s-1,k)."""
     consumer = np.full(len(rows), -1, np.int64)
-    key = rows.key
-    forward = rows.select(Kind.F)
-    forward = forward[rows.stage[forward] < rows.stages - 1]
-    consumer[forward] = rows.lookup(Kind.F)[key[forward] + rows.units]
-    backward = rows.select(Kind.B, Kind.I)
-    backward = backward[rows.stage[backward] > 0]
-    consumer[backward] = rows.lookup(Kind.B, Kind.I)[key[backward] - rows.units]
+    forward, backward = rows.lookup(Kind.F), rows.lookup(Kind.B, Kind.I)
+    consumer[forward[: -rows.units]] = forward[rows.units :]
+    if rows.has(Kind.B, Kind.I):
+        consumer[backward[rows.units :]] = backward[: -rows.units]
     return consumer
 
 
@@ -57,8 +54,9 @@ def link_up(
     head[pair_heads + 1] = pair_heads
     consumer = consumers(rows)
     producers = np.flatnonzero(consumer >= 0)
-    crosses = rows.rank[producers] != rows.rank[consumer[producers]]
-    messages = data_messages(rows, producers[crosses], consumer[producers[crosses]], problem, experiment, weights)
+    consumer = consumer[producers]
+    crosses = rows.rank[producers] != rows.rank[consumer]
+    messages = data_messages(rows, producers[crosses], consumer[crosses], problem, experiment, weights)
     synced = boundary.sync_messages(rows, problem, experiment)
     moved = moves.move_messages(rows, problem, weights, recomputed_rows(rows))
     messages = Messages.join(messages, *synced, *moved)
@@ -66,8 +64,7 @@ def link_up(
         rows, head, problem, experiment, schedule, messages, Events(len(rows), len(messages)),
         NeedsBuilder(len(rows)), NeedsBuilder(len(rows)), NeedsBuilder(len(messages)),
     )
-    local = producers[~crosses]
-    wiring.after_row(taker(rows, consumer[local], experiment), local)
+    wiring.after_row(taker(rows, consumer[~crosses], experiment), producers[~crosses])
     own_dependencies(wiring)
     sending.wire(wiring)
     boundary.wire(wiring)
@@ -101,9 +98,7 @@ def data_messages(
     """A message for every output that crosses ranks; in orders that list them, SEND issues and RECV receives it."""
     forward = rows.kind[producer] == Kind.F
     stage = rows.stage[producer]
-    size = weights.scaled(problem.costs.message)[
-        np.where(forward, stage, stage - 1), weights.index(rows.microbatch[producer])
-    ]
+    size = weights.sizes(problem.costs.message, np.where(forward, stage, stage - 1), rows.microbatch[producer])
     issuer, receiver = producer, taker(rows, consumer, experiment)
     if len(rows.select(*COMMUNICATION)):
         key, consumer_key = rows.key[producer], rows.key[consumer]
@@ -115,15 +110,9 @@ def data_messages(
 def own_dependencies(wiring: Wiring) -> None:
     """B or I needs its own F (its R where there is one), W its I, R its F; late R needs its gradient, too."""
     rows = wiring.rows
-    key = rows.key
-    forward = rows.lookup(Kind.F)
-    backward = rows.select(Kind.B, Kind.I)
-    wiring.after_row(backward, forward[key[backward]])
-    weight = rows.select(Kind.W)
-    if len(weight):
-        wiring.after_row(weight, rows.lookup(Kind.I)[key[weight]])
-    if rows.has(Kind.R):
-        again = rows.lookup(Kind.R)[key[backward]]
-        recomputed = again >= 0
-        wiring.after_row(again[recomputed], forward[key[again[recomputed]]])
-        wiring.after_row(backward[recomputed], again[recomputed])
+    backward = (Kind.B, Kind.I)
+    for late, early in ((backward, (Kind.F,)), ((Kind.W,), (Kind.I,)), ((Kind.R,), (Kind.F,)), (backward, (Kind.R,))):
+        if rows.has(*late) and rows.has(*early):
+            waiting, awaited = rows.lookup(*late), rows.lookup(*early)
+            both = np.flatnonzero((waiting >= 0) & (awaited >= 0))
+            wiring.after_row(waiting[both], awaited[both])

@@ -50,16 +50,18 @@ class Rows:
 
     def has(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of these kinds."""
-        return any(self._count[kind] for kind in kinds)
+        return any(self._kinds[kind] for kind in kinds)
 
     @cached_property
-    def _count(self) -> list[int]:
-        return np.bincount(self.kind, minlength=len(Kind)).tolist()
+    def _kinds(self) -> NDArray[np.bool_]:
+        kinds = np.zeros(len(Kind), bool)
+        kinds[self.kind] = True
+        return kinds
 
     def select(self, *kinds: Kind) -> Longs:
         """The rows of these kinds."""
         if kinds not in self._selected:
-            there = [kind for kind in kinds if self._count[kind]]
+            there = [kind for kind in kinds if self._kinds[kind]]
             if not there:
                 self._selected[kinds] = np.empty(0, np.int64)
             else:

@@ -14,7 +14,31 @@ NS = Fraction(1, 10**9)
 
 
 def step_bound(experiment: Experiment, problem: Problem) -> Fraction:
-    """Seconds per step that no schedule with these costs and this placement can beat.
+    """Seconds per step that no schedule with these costs, this placement and these links can beat."""
+    return max(work_bound(experiment, problem), port_bound(experiment, problem))
+
+
+def port_bound(experiment: Experiment, problem: Problem) -> Fraction:
+    """Seconds per step that the busiest port carries messages; 0 where several ranks could be the sender."""
+    placement, topology = problem.placement, experiment.topology()
+    if placement.replicated:
+        return Fraction(0)
+    weights = experiment.pipeline.microbatch_weights or [Fraction(1)] * experiment.pipeline.microbatches
+    messages, length = problem.microbatches, sum(weights, Fraction(0)) * len(problem.slices)
+    ports: dict[str, Fraction] = {}
+    for stage, ((rank,), (after,)) in enumerate(zip(placement.ranks_of[:-1], placement.ranks_of[1:], strict=True)):
+        ways = [(rank, after), (after, rank)] if experiment.schedule.trains else [(rank, after)]
+        for src, dst in ways if rank != after else []:
+            route = topology.route(src, dst)
+            on_wire = length * problem.costs.message[stage] / route.link.bandwidth if route.link.bandwidth else 0
+            taken = on_wire + messages * (route.link.overhead - NS)
+            for port in filter(None, (route.egress, route.ingress)):
+                ports[port] = ports.get(port, Fraction(0)) + taken
+    return max(ports.values(), default=Fraction(0))
+
+
+def work_bound(experiment: Experiment, problem: Problem) -> Fraction:
+    """Seconds per step that the busiest rank needs.
 
     Over ranks, the largest of: the forwards that come before its first op, plus all of its work. It is at most what
     the metric ``step_bound_s`` says of the finished plan, which knows the schedule's ops and not their number alone.

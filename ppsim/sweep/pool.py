@@ -6,18 +6,28 @@ joblib, which wraps both, returns a Dask cluster's results only when all are the
 from __future__ import annotations
 
 import os
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
+from urllib.parse import urlsplit
 
 from ppsim.errors import PpsimError, printable
 from ppsim.sweep.cases import Base
 from ppsim.sweep.db import Row
-from ppsim.sweep.work import Task, quiet, run_batch
+from ppsim.sweep.work import Task, begin, run_batch
 
 PATIENCE_S = 15
 """How long to wait for a cluster's answer."""
+
+
+def _knock(address: str) -> None:
+    """Raises ValueError for what isn't an address, OSError where nobody listens there."""
+    parts = urlsplit(address)
+    if parts.scheme not in ("tcp", "tls") or not parts.hostname or not parts.port:
+        raise ValueError("not an address")
+    socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE_S).close()
 
 
 class Pool(ABC):
@@ -74,7 +84,7 @@ class LocalPool(Pool):
         from loky import ProcessPoolExecutor
 
         one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-        self._executor: Any = ProcessPoolExecutor(self.width, initializer=quiet, env=one)
+        self._executor: Any = ProcessPoolExecutor(self.width, initializer=begin, env=one)
 
     def close(self) -> None:
         """End the processes."""
@@ -92,12 +102,12 @@ class ClusterPool(Pool):
         except ImportError:
             raise PpsimError("--cluster: needs Dask; pip install 'ppsim[cluster]'") from None
         try:
+            _knock(address)  # Dask's client would go on trying for long, and leave a traceback behind
             make: Any = distributed.Client
             self._client: Any = make(address, timeout=PATIENCE_S, set_as_default=False)
-        except (OSError, ValueError, TypeError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        except (OSError, ValueError) as error:
             raise PpsimError(
-                f"--cluster: no Dask scheduler answers at '{printable(address)}' ({printable(reason)}); "
+                f"--cluster: no Dask scheduler answers at '{printable(address)}' ({printable(str(error))}); "
                 "start one with `dask scheduler`, and name it as tcp://HOST:PORT"
             ) from None
         self.width = 1

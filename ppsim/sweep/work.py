@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 import time
@@ -22,10 +23,18 @@ Task = tuple[str, str]
 LONGEST_ERROR = 2000
 
 
-def quiet() -> None:
-    """Leave Ctrl-C to the parent, which then ends its workers."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+def begin() -> None:
+    """Make this process a worker: Ctrl-C is the parent's affair, and where the parent is gone there is nothing to do."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1)
+        os._exit(1)  # it was killed: else this process would wait for its work for ever
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def engine() -> Literal["compiled", "simpy"]:

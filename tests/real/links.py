@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ import numpy as np
 
 from ppsim import engine
 from ppsim.metrics import Run
+from ppsim.timeline import PER_SECOND
 from tests.real import table
 from tests.real.cases import FITTED_ON, Case, simulated
 from tests.real.compare import errors, fitted
@@ -33,8 +34,8 @@ from tests.real.harness import Place, measured, median
 from tests.real.netns import Network
 
 MB = 1_000_000
-SIZES = (MB, 8 * MB)
-"""Bare messages that give a link's constants."""
+Links = Mapping[int, Mapping[int, Mapping[str, str]]]
+"""ppsim's settings of a link by the rate of its ports and the bytes of a message."""
 
 
 @dataclass(frozen=True)
@@ -72,39 +73,29 @@ CASES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Constants:
-    """A link as a bare transfer shows it: ns per byte, and what is left for a message without bytes."""
+def bare(mbit: int, sizes: Sequence[int], repeats: int = 5) -> dict[int, dict[str, str]]:
+    """By the bytes of a message, the link that a bare transfer between two ranks shows.
 
-    ns_per_byte: float
-    overhead_ns: int
-
-    def link(self) -> dict[str, str]:
-        """As ppsim's settings of a link."""
-        return {"bandwidth": f"{1e9 / self.ns_per_byte:.0f} B/s", "overhead": f"{self.overhead_ns} ns"}
-
-
-def bare(mbit: int, repeats: int = 5) -> Constants:
-    """Times of bare transfers between two ranks, from when both are ready to the end of the receive."""
+    A transfer goes from when both are ready to the end of the receive; the median counts.
+    """
     with Network((mbit, mbit)) as network, tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spec.json"
-        path.write_text(json.dumps({"sizes": SIZES, "repeats": repeats}))
+        path.write_text(json.dumps({"sizes": sizes, "repeats": repeats}))
         place = Place([network.inside(0), network.inside(1)], network.interface)
         sent, received = (np.array(found) for found in place.run("tests.real.bare", path, 2, seconds=60))
     times = received[:, 1] - np.maximum(sent[:, 0], received[:, 0])
-    small, large = np.median(times.reshape(len(SIZES), repeats), axis=1).tolist()
-    ns_per_byte = (large - small) / (SIZES[1] - SIZES[0])
-    return Constants(ns_per_byte, max(0, round(small - SIZES[0] * ns_per_byte)))
+    medians = np.median(times.reshape(len(sizes), repeats), axis=1).tolist()
+    return {size: {"bandwidth": f"{size / ns * PER_SECOND:.0f} B/s"} for size, ns in zip(sizes, medians, strict=True)}
 
 
-def predicted(link_case: LinkCase, constants: dict[int, Constants], op_overhead_ns: int) -> Run:
+def predicted(link_case: LinkCase, links: Links, op_overhead_ns: int) -> Run:
     """The run as ppsim sees it: nodes with a port each, a slow one's link as slow as its port."""
     case, usual = link_case.case, max(link_case.mbits)
     ranks = range(case.ranks)
     per_node = case.ranks // len(link_case.mbits)
     rates = [link_case.mbits[link_case.node(rank)] for rank in ranks]
     slow = [
-        {"ranks": [a, a + 1], **constants[min(rates[a : a + 2])].link()}
+        {"ranks": [a, a + 1], **links[min(rates[a : a + 2])][case.message]}
         for a in ranks[:-1]
         if min(rates[a : a + 2]) < usual
     ]
@@ -113,7 +104,7 @@ def predicted(link_case: LinkCase, constants: dict[int, Constants], op_overhead_
         "ranks_per_nic": per_node,
         "placement": sorted(ranks, key=link_case.node),
         "intra_node": "free",
-        "inter_node": constants[usual].link(),
+        "inter_node": links[usual][case.message],
         "links": slow,
     }
     if case.schedule == "1f1b":
@@ -136,21 +127,24 @@ def rows(steps: int, say: Callable[[table.Row], None], cases: Sequence[LinkCase]
         one_node = Place([network.inside(0)] * FITTED_ON.ranks)
         alone = median(measured(FITTED_ON, simulated(FITTED_ON).plan, steps, one_node))
     overhead = fitted(alone.timeline.makespan, lambda ns: simulated(FITTED_ON, ns))
-    constants = {mbit: bare(mbit) for mbit in sorted({mbit for link_case in cases for mbit in link_case.mbits})}
+    rates = sorted({mbit for link_case in cases for mbit in link_case.mbits})
+    links = {
+        mbit: bare(mbit, sorted({link_case.case.message for link_case in cases if mbit in link_case.mbits}))
+        for mbit in rates
+    }
     found: list[table.Row] = []
     for link_case in cases:
-        case, usual = link_case.case, constants[max(link_case.mbits)]
+        case = link_case.case
         with Network(link_case.mbits) as network:
             place = Place([network.inside(link_case.node(rank)) for rank in range(case.ranks)], network.interface)
             runs = measured(case, simulated(case).plan, steps, place)
-        run, simulation = median(runs), predicted(link_case, constants, overhead)
+        run, simulation = median(runs), predicted(link_case, links, overhead)
         found.append({
             **table.sizes(case),
             "message_bytes": case.message,
             "mbit_per_s": " ".join(map(str, link_case.mbits)),
             "ranks_per_port": case.ranks // len(link_case.mbits),
-            "bandwidth_bytes_per_s": f"{1e9 / usual.ns_per_byte:.0f}",
-            "overhead_s": f"{usual.overhead_ns / 1e9:.6f}",
+            "bare_bandwidth": links[max(link_case.mbits)][case.message]["bandwidth"],
             "measured_s": table.seconds(run.timeline.makespan),
             "measured_spread": table.spread(runs),
             "free_links_s": table.seconds(simulated(case, overhead).timeline.makespan),

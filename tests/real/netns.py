@@ -12,8 +12,13 @@ from types import TracebackType
 
 ISOLATED = ("unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 """Runs a command as the first process of a tree of its own; needs root."""
-BURST, QUEUE = "32kb", "4mb"
-"""What a port may send at once, and how much it lets wait before it drops: more than PyTorch's sockets hold."""
+BURST, QUEUE = "72kb", "4mb"
+"""What a port may send at once (the kernel's largest packet, else it cuts each into small ones, which takes a core), and
+how much it lets wait before it drops (more than PyTorch's sockets hold)."""
+
+TCP = ("tcp_congestion_control=reno", "tcp_slow_start_after_idle=0", "tcp_limit_output_bytes=65536")
+"""A connection sends at the port's rate throughout (BBR, where that is the default, stops now and then to measure), and
+puts no more than the last of these into its port's queue, so that what answers to others isn't kept waiting there."""
 
 
 class Network:
@@ -41,6 +46,8 @@ class Network:
             _call(f"ip link add port{node} type veth peer name eth0 netns node{node}")
             _call(f"ip link set port{node} master bridge0 up")
             _call(f"tc qdisc add dev port{node} {shape}")
+            for setting in TCP:
+                _call(f"ip netns exec node{node} sysctl -q -w net.ipv4.{setting}")
             _call(f"ip -n node{node} addr add 10.77.0.{node + 1}/24 dev eth0")
             _call(f"ip -n node{node} link set lo up")
             _call(f"ip -n node{node} link set eth0 up")

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def started(*arguments: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]
     try:
         yield process
     finally:
-        if process.poll() is None:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 

@@ -1,0 +1,58 @@
+"""``ppsim plot`` as a user calls it: every format, every size, and what is wrong with others."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_cli import BASE, call
+
+STARTS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "x.yaml").write_text(BASE, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", STARTS)
+def test_a_format_for_a_column_of_a_paper(kind: str, folder: Path) -> None:
+    done = call("plot", "x.yaml", "--format", kind, "--size", "paper", cwd=folder)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", f"x-gantt.{kind}\n")
+    content = (folder / f"x-gantt.{kind}").read_bytes()
+    assert content.startswith(STARTS[kind])
+    if kind == "svg":  # a column of 3.4 inches of 72 points
+        assert re.search(rb'<svg [^>]*width="244.8pt"', content)
+    if kind == "png":  # at 300 dots per inch; the width stands at byte 16
+        assert int.from_bytes(content[16:20], "big") == 1020
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file", "start"),
+    [
+        (("-o", "a.pdf"), "a.pdf", "pdf"),  # the ending says it
+        (("--format", "svg", "-o", "picture"), "picture", "svg"),  # what is said goes first
+        (("--kind", "memory"), "x-memory.png", "png"),
+    ],
+)
+def test_where_it_goes_and_as_what(arguments: tuple[str, ...], file: str, start: str, folder: Path) -> None:
+    done = call("plot", "x.yaml", *arguments, cwd=folder)
+    assert (done.returncode, done.stdout) == (0, f"{file}\n")
+    assert (folder / file).read_bytes().startswith(STARTS[start])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--format", "gif"), "x-gantt.gif: a figure can't be written as '.gif' files; use png, svg, pdf\n"),
+        (("--size", "papr"), "size: unknown size 'papr'; did you mean 'paper'? known: notebook, slide, paper\n"),
+        (("-o", "nowhere/a.png"), "nowhere/a.png: the figure can't be written: No such file or directory\n"),
+    ],
+)
+def test_what_is_wrong(arguments: tuple[str, ...], message: str, folder: Path) -> None:
+    done = call("plot", "x.yaml", *arguments, cwd=folder)
+    assert (done.returncode, done.stderr) == (2, message)
+    assert sorted(path.name for path in folder.iterdir()) == ["x.yaml"]

@@ -1,0 +1,178 @@
+"""Everything that the README tells a reader to do works, and shows what it says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ppsim
+from tests import readme
+from tests.readme import Block
+from tests.reference_outputs import MADE_WITH, made_with
+
+BLOCKS = readme.blocks()
+INSTALL = "-m venv"
+RUN = [b for b in BLOCKS if b.language in ("sh", "python") and INSTALL not in b.text]
+NEW = next(block for block in BLOCKS if block.text.startswith(readme.NEW_SCHEDULE))
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all blocks run one after the other, as a reader would run them."""
+    return readme.workspace(tmp_path_factory.mktemp("readme") / "work")
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with the README's new file in it."""
+    folder = tmp_path_factory.mktemp("package")
+    shutil.copytree(Path(ppsim.__file__).parent, folder / "ppsim", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / NEW.text.partition("\n")[0].removeprefix("# ")).write_text(NEW.text, encoding="utf-8")
+    return folder
+
+
+def output_of(block: Block) -> str | None:
+    """What the README shows as the block's output: the block of text right after it."""
+    after = BLOCKS[BLOCKS.index(block) + 1 :][:1]
+    return after[0].text if after and after[0].language == "text" else None
+
+
+def plain(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip().splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", RUN, ids=[block.title for block in RUN])
+def test_block(block: Block, work: Path, request: pytest.FixtureRequest) -> None:
+    """It runs, prints what its comments say (``# → …``), and what the block of text after it shows."""
+    if block.text.startswith("# needs torch") and find_spec("torch") is None:
+        pytest.skip("takes a schedule from PyTorch, which isn't installed")
+    own = "halves" in block.text and block.language == "sh"
+    done = readme.run(block, work, request.getfixturevalue("extended") if own else None)
+    assert done.returncode == 0, done.stderr
+    printed = plain(done.stdout)
+    for expected in re.findall(r"# → (.+)$", block.text, re.M):
+        assert expected in printed
+    if (shown := output_of(block)) is not None:
+        assert plain(shown) == printed
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "yaml"], ids=lambda block: block.title)
+def test_experiment(block: Block, tmp_path: Path) -> None:
+    """Every experiment is whole: it can be taken as it is."""
+    path = tmp_path / "experiment.yaml"
+    path.write_text(block.text, encoding="utf-8")
+    assert ppsim.load(path).pipeline.ranks == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gantt.png", "bubble.png"])
+def test_pictures_are_current(name: str, work: Path) -> None:
+    """To the byte, where the same releases draw; where others do, to what a letter's outline may differ by.
+
+    Made by ``python -m tests.reference_outputs``.
+    """
+    from matplotlib.image import imread
+
+    drawn, kept = work / readme.REFERENCE / name, readme.ROOT / readme.REFERENCE / name
+    if not drawn.exists():
+        assert readme.run(BLOCKS[0], work).returncode == 0
+    if drawn.read_bytes() == kept.read_bytes():
+        return
+    assert (kept.parent / MADE_WITH).read_text(encoding="utf-8") != made_with(), f"{name} is out of date"
+    new, old = imread(drawn), imread(kept)
+    assert new.shape == old.shape
+    assert np.abs(new - old).mean() < 0.01
+
+
+def test_pictures_that_are_kept_are_shown() -> None:
+    kept = sorted(path.name for path in (readme.ROOT / readme.REFERENCE).glob("*.png"))
+    assert kept == ["bubble.png", "gantt.png"]
+    text = readme.README.read_text(encoding="utf-8")
+    assert all(f"({readme.REFERENCE.as_posix()}/{name})" in text for name in kept)
+
+
+def test_table_of_schedules_is_in_their_own_words() -> None:
+    """A schedule that isn't in it yet breaks nothing: adding one takes one file."""
+    text = readme.README.read_text(encoding="utf-8")
+    rows = text.partition(readme.TABLE[0])[2].partition(readme.TABLE[1])[0].strip().splitlines()
+    known = readme.schedule_rows()
+    assert {"gpipe", "1f1b", "interleaved_1f1b", "zbv", "pipedream", "bpipe"} <= {row.split("`")[1] for row in rows}
+    for row in rows:
+        assert row == known[row.split("`")[1]], "python -m tests.reference_outputs"
+
+
+def test_measured_figures() -> None:
+    """-1.4 … 0.0 %, and slopes of 83.6, 134.2 and 75 ms: max(25, x) + max(50, x) for 8 MiB in x = 33.6, 67.1, 13.4 ms."""
+    text = readme.README.read_text(encoding="utf-8")
+    errors = []
+    for path in sorted((readme.ROOT / "configs").glob("vocabulary-8xA100-*.yaml")):
+        measured = re.search(r"took ([\d.]+) ms", path.read_text(encoding="utf-8"))
+        assert measured is not None
+        errors.append(ppsim.simulate(ppsim.load(path)).summary["makespan_s"] * 1e5 / float(measured[1]) - 100)
+    assert f"−{-min(errors):.1f} … {max(errors) + 0:.1f} %".replace("-0.0", "0.0") in text
+    for bandwidth, slope in ((2, "83.6 ms"), (1, "134.2 ms"), (5, "75.0 ms")):
+        more = [_gpipe(bandwidth, m) for m in (64, 96)]
+        assert f"{(more[1] - more[0]) / 32 * 1e3:.1f} ms" == slope
+        assert f"| {slope}" in text
+
+
+def _gpipe(gbit_per_s: int, m: int) -> float:
+    experiment = ppsim.Experiment(
+        schedule="gpipe",
+        pipeline={"ranks": 8, "microbatches": m},
+        costs={"per": "stage", "forward": "25 ms", "backward": "50 ms", "message": "8 MiB"},
+        cluster={"ranks_per_node": 1, "inter_node": {"bandwidth": f"{gbit_per_s} Gbit/s", "latency": "1 ms"}},
+    )
+    return float(ppsim.simulate(experiment).summary["makespan_s"])
+
+
+def test_links_lead_somewhere() -> None:
+    """Files that exist, and headings of the page."""
+    text = readme.README.read_text(encoding="utf-8")
+    headings = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in re.findall(r"^#+ (.+)$", text, re.M)}
+    for target in re.findall(r"\]\(([^)]+)\)", text):
+        if target.startswith("#"):
+            assert target[1:] in headings
+        elif not target.startswith("https://"):
+            assert (readme.ROOT / target).exists()
+
+
+def test_ci_runs_the_tests_by_the_same_command() -> None:
+    (line,) = (b.text for b in BLOCKS if INSTALL in b.text and "pytest" in b.text)
+    install, _, tests = (part.strip() for part in line.partition("&& .venv/bin/pytest"))
+    assert tests == ""
+    extras = re.search(r"-e '\.\[[\w,]+\]'", install)
+    assert extras is not None
+    script = (readme.ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    assert extras[0] in script
+    assert re.search(r"^pytest$", script, re.M)
+
+
+@pytest.mark.slow
+def test_install_and_run(tmp_path: Path) -> None:
+    """The first command, in a fresh copy of what git holds or would hold."""
+    reachable = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(tmp_path), "simpy"]
+    if subprocess.run(reachable, capture_output=True, check=False).returncode:
+        pytest.skip("no package index within reach")
+    (command,) = (b for b in BLOCKS if INSTALL in b.text and "pytest" not in b.text)
+    clone = tmp_path / "clone"
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=readme.ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    for name in filter(None, listed.stdout.split("\0")):
+        if (source := readme.ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, clone / name)
+    done = readme.run(command, clone)
+    assert done.returncode == 0, done.stderr
+    assert "quickstart: 1f1b, p = 4, m = 8; 64 ops" in done.stdout
+    assert (clone / "results" / "quickstart" / "gantt.png").is_file()
