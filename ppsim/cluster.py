@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from ppsim import catalog
 from ppsim.model import Model, OneOrMore, Whole, one_or_list
 from ppsim.units import Factor, PositiveBandwidth, Rate, Size, Time
 
 ZERO = Fraction(0)
+
+
+def _row(kind: str, name: str) -> Mapping[str, Any]:
+    """A row of the catalog; ``free`` is a link with nothing in it. Raises ValueError."""
+    return {} if kind == "link" and name == "free" else catalog.row(kind, name)
+
+
+def _known_link(name: str | None) -> str | None:
+    if name is not None:
+        _row("link", name)
+    return name
 
 
 def _from_catalog(kind: str, fields: tuple[str, ...], model: type[Model]) -> BeforeValidator:
@@ -25,7 +36,7 @@ def _from_catalog(kind: str, fields: tuple[str, ...], model: type[Model]) -> Bef
                 return {}
             value = {"like": value}
         if isinstance(value, dict) and isinstance(value.get("like"), str):
-            row = catalog.row(kind, value["like"])
+            row = _row(kind, value["like"])
             return {**{key: row[key] for key in fields if key in row}, **value}
         return value
 
@@ -74,7 +85,7 @@ class PairLink(Model):
 
     ranks: list[Whole] = Field(min_length=2, max_length=2)
     """The two ranks."""
-    like: str | None = None
+    like: Annotated[str | None, AfterValidator(_known_link)] = None
     """A row of the catalog for this pair, or `free`."""
     bandwidth: PositiveBandwidth | None = None
     """One way; unset: the default's."""
@@ -187,11 +198,7 @@ class Cluster(Model):
 def _class_of(row: str | None) -> str | None:
     if row is None or row == "free":
         return None
-    try:
-        value = catalog.row("link", row).get("class")
-    except ValueError:
-        return None
-    return str(value)
+    return str(catalog.row("link", row).get("class"))
 
 
 @dataclass(frozen=True)
@@ -244,9 +251,7 @@ class Topology:
             return link
         changes: dict[str, Any] = {k: v for k in LINK_FIELDS if (v := getattr(override, k)) is not None}
         if override.like is not None:
-            base = {} if override.like == "free" else {
-                k: v for k, v in catalog.row("link", override.like).items() if k in LINK_FIELDS
-            }
+            base = {k: v for k, v in _row("link", override.like).items() if k in LINK_FIELDS}
             link = Link.model_validate(base)
         return link.model_copy(update=changes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Strict, Tag
@@ -29,6 +30,8 @@ OneOrMore = Annotated[Annotated[T, Tag("<one>")] | Annotated[list[T], Tag("<list
 
 
 def _whole(value: Any) -> Any:
+    if isinstance(value, Integral) and not isinstance(value, bool):  # numpy's integers, as in a notebook's loop
+        return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

@@ -6,6 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from ppsim.errors import ScheduleError
+
+MOST_STAGES = 1_000_000
+"""More are a slip, and would fill the memory before anything is checked."""
+
 
 @dataclass(frozen=True)
 class Placement:
@@ -39,8 +44,35 @@ class Placement:
         return any(len(ranks) > 1 for ranks in self.ranks_of)
 
 
+def problems(placement: Placement, ranks: int) -> Iterator[str]:
+    """What makes this no placement of a pipeline of so many ranks: a stage on no rank, a rank without a stage."""
+    if placement.ranks != ranks:
+        yield f"the placement is for {placement.ranks} ranks, the pipeline has {ranks}"
+        return
+    for rank, held in enumerate(placement.stages_of):
+        if not held:
+            yield f"rank {rank} holds no stage"
+        elif min(held) < 0 or len(set(held)) < len(held):
+            yield f"rank {rank} holds the stages {', '.join(map(str, held))}; each is 0 or more, and named once"
+            return
+    used = {stage for held in placement.stages_of for stage in held}
+    missing = next((stage for stage in range(len(used)) if stage not in used), None)
+    if missing is not None:
+        yield f"stage {missing} is on no rank, and the last stage is {max(used)}"
+
+
+def _checked(ranks: int, per_rank: int) -> None:
+    if ranks * per_rank > MOST_STAGES:
+        most = MOST_STAGES // ranks
+        raise ScheduleError(
+            f"{per_rank:,} stages on each of {ranks:,} ranks are more than the limit of {MOST_STAGES:,} stages; at most "
+            f"{most:,} per rank"
+        )
+
+
 def loop(ranks: int, virtual_stages: int = 1) -> Placement:
-    """Stage s on rank s mod p."""
+    """Stage s on rank s mod p. Raises ScheduleError for more stages than can be meant."""
+    _checked(ranks, virtual_stages)
     return Placement("loop", tuple(tuple(range(r, ranks * virtual_stages, ranks)) for r in range(ranks)))
 
 
@@ -50,7 +82,11 @@ def v_shape(ranks: int) -> Placement:
 
 
 def wave(ranks: int, waves: int) -> Placement:
-    """Hanayo's placement: ``waves`` turns of the V; chunk c goes up where c is even and down where it is odd."""
+    """Hanayo's placement: ``waves`` turns of the V; chunk c goes up where c is even and down where it is odd.
+
+    Raises ScheduleError for more stages than can be meant.
+    """
+    _checked(ranks, 2 * waves)
     chunks = range(2 * waves)
     return Placement(
         "v" if waves == 1 else "wave",

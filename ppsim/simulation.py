@@ -11,9 +11,11 @@ from ppsim.config.experiment import Experiment, disagreements
 from ppsim.config.mistakes import config_error
 from ppsim.config.notices import notices
 from ppsim.engine import Engine, run
-from ppsim.errors import DeadlockError, Notice
+from ppsim.errors import ConfigError, DeadlockError, Notice, ScheduleError, shown
 from ppsim.metrics import Run, scalars
 from ppsim.metrics.base import Need
+from ppsim.metrics.memory import too_much
+from ppsim.ops import Orders
 from ppsim.plan import Plan, build, check
 from ppsim.result import Result
 from ppsim.schedules import Problem, Schedule
@@ -28,14 +30,23 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
 
     Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for ever.
     """
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
     if schedule is None:
         schedule = experiment.schedule
+    elif not isinstance(schedule, Schedule):
+        raise ConfigError(
+            f"schedule takes an object of a Schedule's class, not {shown(schedule)}; a schedule by name goes into the "
+            "experiment, as in ppsim.load(path, {'schedule': 'gpipe'})"
+        )
     else:
         parts = {key: getattr(experiment, key) for key in ("pipeline", "costs", "cluster", "runtime")}
         if wrong := list(disagreements(parts, schedule)):
             raise config_error(wrong)
     problem = experiment.problem(schedule)
     orders = schedule.orders(problem)
+    if not isinstance(orders, Orders):
+        raise ScheduleError(f"{schedule.label}: orders() returns {shown(orders)}; return Orders, as problem.per_rank does")
     check(orders, problem, schedule.label, schedule.place)
     plan = build(orders, problem, experiment, schedule)
     try:
@@ -50,6 +61,7 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
         *_alternative(experiment, schedule, problem, timeline.makespan, engine),
     ]
     executed = Run(plan, timeline, problem, _known(experiment), experiment.samples_per_step)
+    found += too_much(executed)
     spread = _spread(experiment, executed, engine)
     return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
 

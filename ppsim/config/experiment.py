@@ -31,6 +31,7 @@ from ppsim.costs import GivenCosts
 from ppsim.errors import PpsimError, did_you_mean
 from ppsim.model import Model
 from ppsim.placement import Placement
+from ppsim.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule, known
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -217,6 +218,10 @@ def disagreements(parts: Mapping[str, Any], own_schedule: Schedule | None = None
     except PpsimError as error:
         if not illegal:
             yield Mistake(("schedule",), str(error))
+        return
+    if misplaced := list(placement_problems(placement, pipeline.ranks)):
+        if not illegal:
+            yield from (Mistake(("schedule",), text) for text in misplaced)
         return
     yield from (under("pipeline", key, text) for key, text in pipeline.problems(placement.stages))
     runtime = parts.get("runtime")

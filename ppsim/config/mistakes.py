@@ -58,6 +58,8 @@ def _message(detail: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
             return f"{_shown(value)} is not one of {', '.join(choices)}{hint}"
         case "int_type" | "int_parsing" | "int_from_float":
             return f"{_shown(value)} is not a whole number"
+        case "float_type" | "float_parsing" | "finite_number":
+            return f"{_shown(value)} is not a number"
         case "bool_type" | "bool_parsing":
             return f"{_shown(value)} is neither true nor false"
         case "string_type":
@@ -74,6 +76,10 @@ def _message(detail: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
             return f"the list has {context['actual_length']} values, expected {_expected(context)}"
         case "model_type" | "model_attributes_type" | "dict_type":
             return f"{_shown(value)} is not a mapping of settings"
+        case "string_pattern_mismatch" if loc[-1] != "name":
+            return f"{_shown(value)} is not of the form {context['pattern']}"
+        case "string_too_long":
+            return f"a text of {len(str(value))} characters; at most {context['max_length']}"
         case "string_pattern_mismatch":
             return (
                 f"{_shown(value)} can't name a folder; letters, digits, '.', '_' and '-' can, beginning with a letter "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from ppsim import catalog
-from ppsim.cluster import Link
+from ppsim.cluster import Link, PairLink
 from ppsim.config.experiment import Experiment
 from ppsim.errors import Notice
 from ppsim.schedules import Problem
@@ -81,9 +81,13 @@ def _slips(experiment: Experiment) -> Iterator[Notice]:
     cluster = experiment.cluster
     if cluster is None:
         return
-    for key in ("intra_node", "inter_node"):
-        link: Link | None = getattr(cluster, key)
-        if link is None or link.like is None or link.bandwidth is None:
+    links: list[tuple[str, Link | PairLink | None]] = [
+        ("intra_node", cluster.intra_node),
+        ("inter_node", cluster.inter_node),
+        *((f"links.{i}", pair) for i, pair in enumerate(cluster.links)),
+    ]
+    for key, link in links:
+        if link is None or link.like in (None, "free") or link.bandwidth is None:
             continue
         usual = parse(catalog.row("link", link.like)["bandwidth"], "bandwidth")
         for factor in SLIPS:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 from ppsim.engine import simpy_engine
-from ppsim.errors import ConfigError
+from ppsim.errors import ConfigError, shown
 from ppsim.plan.table import Plan
 from ppsim.timeline import Timeline
 
@@ -21,6 +21,8 @@ def run(plan: Plan, engine: Engine = "auto") -> tuple[Timeline, str]:
 
     Raises DeadlockError where ranks wait for ever, ConfigError where 'compiled' is asked for and Numba isn't there.
     """
+    if engine not in get_args(Engine):
+        raise ConfigError(f"engine: {shown(engine)} is none; known: {', '.join(get_args(Engine))}")
     if engine == "simpy" or (engine == "auto" and len(plan) <= SIMPY_UP_TO):
         return simpy_engine.run(plan), "simpy"
     try:

@@ -5,14 +5,18 @@ At one instant what is freed goes before what is allocated; what is held for no 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppsim.errors import Notice
 from ppsim.metrics.base import Run, metric
 from ppsim.plan.table import Category, Holdings, Longs
-from ppsim.timeline import Timeline
+from ppsim.timeline import PER_SECOND, Timeline
+from ppsim.units import show
 
 LARGEST_KEY = 2**62
 
@@ -169,3 +173,20 @@ def peak_memory_bytes(run: Run) -> int:
 def fits(run: Run) -> bool | None:
     """Whether every rank's peak is within the device's memory; None where that isn't known."""
     return None if run.plan.capacity is None else peak_memory_bytes(run) <= run.plan.capacity
+
+
+def too_much(run: Run) -> Iterator[Notice]:
+    """What doesn't fit: the rank that is furthest over, when, by how much, and how many others are over, too."""
+    capacity, peak = run.plan.capacity, run.once(peak_bytes)
+    if capacity is None or int(peak.max()) <= capacity:
+        return
+    rank = int(peak.argmax())
+    needed, over = (show(Fraction(n), "size") for n in (int(peak[rank]), int(peak[rank]) - capacity))
+    when = show(Fraction(int(peak_time(run)[rank]), PER_SECOND), "time")
+    others = int((peak > capacity).sum()) - 1
+    yield Notice(
+        "does_not_fit",
+        "cluster.device.memory",
+        f"rank {rank} needs {needed} at {when}, {over} more than the device's {show(Fraction(capacity), 'size')}"
+        + (f"; {others} more ranks need too much" if others else ""),
+    )

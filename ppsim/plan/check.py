@@ -36,9 +36,9 @@ class _Checker:
     def __init__(self, orders: Orders, problem: Problem, place: Place) -> None:
         self.orders, self.problem, self.table, self.place = orders, problem, orders.table, place
         self.m = problem.microbatches * (problem.steps if problem.stream else 1)
-        self.rank = np.repeat(np.arange(orders.ranks), np.diff(orders.offsets))
+        self.rank = np.repeat(np.arange(orders.ranks, dtype=np.int32), np.diff(orders.offsets))
         self.key = self.table.stage.astype(np.int64) * self.m + self.table.microbatch
-        self.kinds = [kind for kind in Kind if np.any(self.table.kind == kind)]
+        self.kinds = set(np.flatnonzero(np.bincount(self.table.kind, minlength=len(Kind))).tolist())
         self._selected: dict[tuple[Kind, ...], NDArray[np.int64]] = {}
         self._looked_up: dict[tuple[Kind, ...], NDArray[np.int64]] = {}
 
@@ -80,8 +80,9 @@ class _Checker:
             yield f"{self.where(row)}: {self.name(row)}: stage {int(table.stage[row])} is not on rank {self.rank[row]}"
         for row in np.flatnonzero(table.peer == HOST)[: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: moves to the host aren't simulated; name a rank"
-        moved = among(table.kind, MOVES) & ((table.peer >= p) | (table.peer == self.rank))
-        for row in np.flatnonzero(moved)[: SHOWN + 1].tolist():
+        moves = self._rows(*MOVES)
+        moves = moves[(table.peer[moves] >= p) | (table.peer[moves] == self.rank[moves])]
+        for row in moves[: SHOWN + 1].tolist():
             why = "is its own" if table.peer[row] < p else "is unknown"
             yield f"{self.where(row)}: {self.name(row)}: rank {table.peer[row]} {why}; the ranks are 0 to {p - 1}"
         needs = ~among(table.kind, WITHOUT_MICROBATCH)
@@ -92,7 +93,8 @@ class _Checker:
     def _rows(self, *kinds: Kind) -> NDArray[np.int64]:
         """The rows of these kinds."""
         if kinds not in self._selected:
-            self._selected[kinds] = np.flatnonzero(among(self.table.kind, kinds))
+            there = self.kinds & set(kinds)
+            self._selected[kinds] = np.flatnonzero(among(self.table.kind, kinds)) if there else np.empty(0, np.int64)
         return self._selected[kinds]
 
     def _lookup(self, *kinds: Kind) -> NDArray[np.int64]:
@@ -104,10 +106,10 @@ class _Checker:
         return self._looked_up[kinds]
 
     def _each_once(self) -> Iterator[str]:
-        for kind in (*COMPUTE, *COMMUNICATION, Kind.EVICT, Kind.LOAD):
-            if kind not in self.kinds:
-                continue
+        for kind in (*COMPUTE, *COMMUNICATION, *MOVES):
             rows = self._rows(kind)
+            if not len(rows):
+                continue
             keys = self.key[rows]
             for key in np.unique(keys[self._lookup(kind)[keys] != rows])[: SHOWN + 1].tolist():
                 first, second = rows[self.key[rows] == key][:2].tolist()
@@ -126,7 +128,7 @@ class _Checker:
         if trains:
             for key in np.flatnonzero(backward < 0)[: SHOWN + 1].tolist():
                 yield f"{key // self.m}B{key % self.m} is missing (there is neither B nor I)"
-        if not {Kind.I, Kind.W, Kind.EVICT, Kind.LOAD} & set(self.kinds):
+        if not self.kinds & {Kind.I, Kind.W, *MOVES}:
             return
         half, weight = self._lookup(Kind.I), self._lookup(Kind.W)
         for row in weight[(weight >= 0) & (half < 0)][: SHOWN + 1].tolist():
@@ -143,9 +145,9 @@ class _Checker:
             Kind.LOAD: (Kind.EVICT,),
         }  # fmt: skip
         for kind, before in later.items():
-            if kind not in self.kinds:
-                continue
             rows = self._rows(kind)
+            if not len(rows):
+                continue
             first = self._lookup(*before)[self.key[rows]]
             wrong = (self.rank[first] != self.rank[rows]) | (first > rows) | (first < 0)
             for row, needed in zip(rows[wrong][: SHOWN + 1].tolist(), first[wrong].tolist(), strict=False):
@@ -163,7 +165,7 @@ class _Checker:
             yield f"{self.where(row)}: {self.name(row)} after its backward"
 
     def _messages(self) -> Iterator[str]:
-        if not set(COMMUNICATION) & set(self.kinds):
+        if not self.kinds & {*COMMUNICATION}:
             return
         forward, backward = self._lookup(Kind.F), self._lookup(Kind.B, Kind.I)
         for kinds, consumer, send, receive, up in (
@@ -195,7 +197,7 @@ class _Checker:
 
     def _step_end(self) -> Iterator[str]:
         """REDUCE_GRAD once per stage and rank, after its gradients are complete; OPTIM after all that."""
-        if self.problem.stream or not {Kind.REDUCE_GRAD, Kind.OPTIM} & set(self.kinds):
+        if self.problem.stream or not self.kinds & {Kind.REDUCE_GRAD, Kind.OPTIM}:
             return
         backward = self._rows(Kind.B, Kind.I, Kind.W)
         syncs = self._rows(Kind.REDUCE_GRAD)

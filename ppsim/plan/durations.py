@@ -169,7 +169,7 @@ def _distinct(values: NDArray[np.signedinteger]) -> tuple[Longs, Longs]:
         present = np.zeros(high + 1, bool)
         present[values] = True
         distinct = np.flatnonzero(present)
-        place = np.zeros(high + 1, np.int64)
+        place = np.zeros(high + 1, np.int32)
         place[distinct] = np.arange(len(distinct))
         return distinct, place[values]
     distinct, place = np.unique(values, return_inverse=True)

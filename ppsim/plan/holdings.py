@@ -17,7 +17,7 @@ from ppsim.units import to_bytes
 if TYPE_CHECKING:
     from ppsim.plan.wiring import Messages
 
-Index = NDArray[np.int64]
+Index = NDArray[np.signedinteger]
 
 
 def static(problem: Problem) -> Longs:
@@ -56,7 +56,7 @@ class _Gatherer:
     """Collects holdings; those of no bytes are dropped."""
 
     def __init__(self) -> None:
-        self._parts: list[tuple[NDArray[np.signedinteger], NDArray[np.int8], Longs, Ints, Ints]] = []
+        self._columns: tuple[list[np.ndarray], ...] = ([], [], [], [], [])
 
     def add(self, rank: NDArray[np.signedinteger], category: Category, size: Longs, since: Ints, until: Ints) -> None:
         """Bytes ``size`` held on ``rank`` from event ``since`` to event ``until``."""
@@ -64,15 +64,20 @@ class _Gatherer:
         if len(some) < len(size):
             rank, size, since, until = rank[some], size[some], since[some], until[some]
         if len(some):
-            self._parts.append((rank, np.full(len(some), category, np.int8), size, since, until))
+            parts: tuple[np.ndarray, ...] = (rank, np.broadcast_to(np.int8(category), len(some)), size, since, until)
+            for column, part in zip(self._columns, parts, strict=True):
+                column.append(part)
 
     def finish(self) -> Holdings:
         """All of them as columns."""
-        if not self._parts:
+        if not self._columns[0]:
             none = np.empty(0, np.int32)
             return Holdings(none, np.empty(0, np.int8), np.empty(0, np.int64), none, none)
-        rank, category, size, since, until = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        return Holdings(rank.astype(np.int32, copy=False), category, size, since, until)
+        joined = []
+        for column in self._columns:
+            joined.append(np.concatenate(column) if len(column) > 1 else column[0])
+            column.clear()  # there may be hundreds of megabytes in it
+        return Holdings(*joined)
 
 
 def holdings(
@@ -118,7 +123,7 @@ def _activations(
     # A forward without a backward frees its activation at its own end.
     freed = events.end(np.where(backward >= 0, backward, forward))
     begin = events.begin(forward)
-    one = np.ones(len(forward), np.int64)
+    one = np.broadcast_to(np.int64(1), len(forward))
     home = _at_home(rows, messages, events, forward, begin, freed)
     # What the weight half needs stays until its end; a recomputed stage has it only from its R on.
     recomputed = again >= 0

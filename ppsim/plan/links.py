@@ -31,7 +31,7 @@ class Links:
 
 def consumers(rows: Rows) -> Index:
     """The row that takes each row's output (-1: none): F(s,k) -> F(s+1,k); B or I(s,k) -> B or I(s-1,k)."""
-    consumer = np.full(len(rows), -1, np.int64)
+    consumer = np.full(len(rows), -1, rows.number)
     forward, backward = rows.lookup(Kind.F), rows.lookup(Kind.B, Kind.I)
     consumer[forward[: -rows.units]] = forward[rows.units :]
     if rows.has(Kind.B, Kind.I):
@@ -50,10 +50,10 @@ def link_up(
     after: tuple[Ops, Ops] | None,
 ) -> Links:
     """Dependencies and transfers of all rows."""
-    head = np.arange(len(rows))
+    head: Index = np.arange(len(rows), dtype=rows.number)
     head[pair_heads + 1] = pair_heads
     consumer = consumers(rows)
-    producers = np.flatnonzero(consumer >= 0)
+    producers = np.flatnonzero(consumer >= 0).astype(rows.number)
     consumer = consumer[producers]
     crosses = rows.rank[producers] != rows.rank[consumer]
     messages = data_messages(rows, producers[crosses], consumer[crosses], problem, experiment, weights)
@@ -74,9 +74,9 @@ def link_up(
         end_needs=wiring.ends.pack(),
         transfers=Transfers(
             route=routes.number(messages.src, messages.dst, messages.bytes),
-            producer=messages.producer.astype(np.int32),
-            issuer=messages.issuer.astype(np.int32),
-            consumer=messages.consumer.astype(np.int32),
+            producer=messages.producer,
+            issuer=messages.issuer,
+            consumer=messages.consumer,
             needs=wiring.sends.pack(),
         ),
         messages=messages,

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
 from ppsim.ops import NONE, Kind, Ops, Orders, among, concat, ops
-from ppsim.plan.table import Ints, Longs
+from ppsim.plan.table import Ints, Longs, narrowest
 from ppsim.schedules.base import Problem
 
 
@@ -26,27 +26,37 @@ class Rows:
     step: Ints
     group: Ints
     peer: Ints
-    unit: Longs
+    unit: Ints
     stages: int
     units: int
-    _selected: dict[tuple[Kind, ...], Longs] = field(default_factory=dict, init=False, repr=False)
-    _looked_up: dict[tuple[Kind, ...], Longs] = field(default_factory=dict, init=False, repr=False)
+    _selected: dict[tuple[Kind, ...], Ints] = field(default_factory=dict, init=False, repr=False)
+    _looked_up: dict[tuple[Kind, ...], Ints] = field(default_factory=dict, init=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.kind)
 
-    def lookup(self, *kinds: Kind) -> Longs:
+    @property
+    def number(self) -> type[np.signedinteger]:
+        """The type of a row's number, and of a key."""
+        return narrowest(max(len(self), self.stages * self.units))
+
+    def lookup(self, *kinds: Kind) -> Ints:
         """Row of the op of one of these kinds, by ``stage * units + unit``; -1 where there is none."""
         if kinds not in self._looked_up:
-            found = self._looked_up[kinds] = np.full(self.stages * self.units, -1, np.int64)
-            rows = self.select(*kinds)
-            found[self.key[rows]] = rows
+            found: Ints = np.broadcast_to(self.number(-1), self.stages * self.units)
+            if self.has(*kinds):
+                found, rows = found.copy(), self.select(*kinds)
+                found[self.key[rows]] = rows
+            self._looked_up[kinds] = found
         return self._looked_up[kinds]
 
     @cached_property
-    def key(self) -> Longs:
+    def key(self) -> Ints:
         """``stage * units + unit`` of every row."""
-        return self.stage.astype(np.int64) * self.units + self.unit
+        key: Ints = self.stage.astype(self.number)
+        key *= self.units
+        key += self.unit
+        return key
 
     def has(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of these kinds."""
@@ -58,15 +68,15 @@ class Rows:
         kinds[self.kind] = True
         return kinds
 
-    def select(self, *kinds: Kind) -> Longs:
+    def select(self, *kinds: Kind) -> Ints:
         """The rows of these kinds."""
         if kinds not in self._selected:
             there = [kind for kind in kinds if self._kinds[kind]]
             if not there:
-                self._selected[kinds] = np.empty(0, np.int64)
+                self._selected[kinds] = np.empty(0, self.number)
             else:
                 mask = self.kind == there[0] if len(there) == 1 else among(self.kind, there)
-                self._selected[kinds] = np.flatnonzero(mask)
+                self._selected[kinds] = np.flatnonzero(mask).astype(self.number)
         return self._selected[kinds]
 
 
@@ -119,9 +129,10 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
         table = replace(table, group=np.where(table.group == NONE, NONE, table.group + step * pairs).astype(np.int32))
     else:
         offsets = orders.offsets
-        step = np.zeros(len(table), np.int32)
-    microbatch = table.microbatch
-    unit = np.where(microbatch == NONE, NONE, microbatch + step.astype(np.int64) * m)
+        step = np.broadcast_to(np.int32(0), len(table))
+    microbatch = unit = table.microbatch
+    if steps > 1:
+        unit = np.where(microbatch == NONE, NONE, microbatch + step.astype(narrowest(m * steps)) * m)
     if asynchronous:
         step = np.where(microbatch == NONE, 0, microbatch // m).astype(np.int32)
     return Rows(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim.ops import Kind
+from ppsim.plan.needs import Index
 from ppsim.plan.rows import Rows
-from ppsim.plan.table import Category, Events, Holdings, Longs, Versions
+from ppsim.plan.table import Category, Events, Holdings, Versions
 from ppsim.schedules.base import Problem, Schedule
 
 
@@ -35,38 +36,38 @@ def versions(rows: Rows, events: Events, problem: Problem, schedule: Schedule) -
     return Versions(used, updates, _stashed(rows, events, updates, forward, version, last))
 
 
-def _backward_end(rows: Rows) -> Longs:
+def _backward_end(rows: Rows) -> Index:
     """The row that ends a backward, by key: W where it is split, else B."""
     weight = rows.lookup(Kind.W)
     return np.where(weight >= 0, weight, rows.lookup(Kind.B))
 
 
-def _updates(rows: Rows, every: int) -> Longs:
+def _updates(rows: Rows, every: int) -> Index:
     """The rows whose ends are updates: of every ``every``-th backward its OPTIM, else its sync, else itself."""
     last = _backward_end(rows)
-    rows_by_key = [rows.lookup(Kind.OPTIM), rows.lookup(Kind.REDUCE_GRAD), last]
+    rows_by_key: list[Index] = [rows.lookup(Kind.OPTIM), rows.lookup(Kind.REDUCE_GRAD), last]
     applied = np.where(rows_by_key[0] >= 0, rows_by_key[0], np.where(rows_by_key[1] >= 0, rows_by_key[1], last))
     ends_a_step = np.arange(len(applied)) % rows.units % every == every - 1
     return np.sort(applied[(applied >= 0) & ends_a_step])
 
 
-def _before(rows: Rows, updates: Longs, these: Longs) -> Longs:
+def _before(rows: Rows, updates: Index, these: Index) -> Index:
     """How many updates come before each of these rows on its rank; a rank runs its rows in their order."""
     return np.searchsorted(updates, these) - np.searchsorted(updates, rows.offsets[rows.rank[these]])
 
 
-def _known_at_entry(rows: Rows, forward: Longs, current: Longs, problem: Problem) -> Longs:
+def _known_at_entry(rows: Rows, forward: Index, current: Index, problem: Problem) -> Index:
     """The version of each forward's stage that knows the minibatches which the first stage knew at its entry."""
     copies = np.array([len(ranks) for ranks in problem.placement.ranks_of])
     entry = forward[rows.stage[forward] == 0]
     known = np.zeros(rows.units, np.int64)
     known[rows.unit[entry]] = np.minimum(current[rows.stage[forward] == 0] * copies[0], rows.units)
     minibatches, n = known[rows.unit[forward]], copies[rows.stage[forward]]
-    rounds: Longs = np.where(minibatches == rows.units, -(-minibatches // n), minibatches // n)
+    rounds: Index = np.where(minibatches == rows.units, -(-minibatches // n), minibatches // n)
     return rounds
 
 
-def _stashed(rows: Rows, events: Events, updates: Longs, forward: Longs, version: Longs, last: Longs) -> Holdings:
+def _stashed(rows: Rows, events: Events, updates: Index, forward: Index, version: Index, last: Index) -> Holdings:
     """Versions that outlive the update that supersedes them."""
     rank = rows.rank[forward].astype(np.int64)
     first = np.searchsorted(updates, rows.offsets[:-1])

@@ -15,7 +15,7 @@ from ppsim.plan.rows import Rows
 from ppsim.plan.table import Events, Ints, Longs
 from ppsim.schedules.base import Problem, Schedule
 
-Index = NDArray[np.int64]
+Index = NDArray[np.signedinteger]
 
 
 @dataclass(frozen=True, eq=False)

@@ -111,7 +111,7 @@ def chart(
     for name, key in (("--hue", colour), ("--facet", panel)):
         if len(levels(done, key)) > MOST_GROUPS:
             raise PpsimError(f"{name}: {len(levels(done, key))} values of {plain(str(key))}; at most {MOST_GROUPS}")
-    height = scale(done, up, wide=along.places is not None)
+    height = scale(done, up, wide=True)
     colours = _colours(done, colour)
     form = size_of(size)
     with styled(form):
@@ -127,7 +127,9 @@ def chart(
                 axes.axhline(AIM / height.of, color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), zorder=0)
             _turned(axes, form.inside / min(len(panels), 3), form.font)
         height.dress(panels[0][0].yaxis, levels(done, up))
-        panels[0][0].set_ylabel(height.label(words(up)))
+        for axes, _ in panels:
+            if axes.yaxis.get_tick_params()["labelleft"]:
+                axes.set_ylabel(height.label(words(up)))
         shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
         _legend(figure, done, shown, up, form.font)
         _heading(figure, f"{words(up)} against {words(across)}", done, form.font)
@@ -156,10 +158,13 @@ def _series(
         at = at + 0.5 * (number / (groups - 1) - 0.5)
     value = np.array(height.at(cases[up]))
     fits = fitting(cases)
-    marker = {"marker": MARKERS[number % len(MARKERS)], "markersize": 4 if len(cases) < 60 else 2.5}
+    font = axes.xaxis.label.get_fontsize()
+    marker = {"marker": MARKERS[number % len(MARKERS)], "markersize": (0.45 if len(cases) < 60 else 0.28) * font}
     style: dict[str, Any] = {"linestyle": "", "color": paint, **marker}
-    axes.plot(at[fits], value[fits], **style)
-    axes.plot(at[~fits], value[~fits], markerfacecolor="none", markeredgewidth=0.7, **style)
+    if fits.any():
+        axes.plot(at[fits], value[fits], **style)
+    if not fits.all():
+        axes.plot(at[~fits], value[~fits], markerfacecolor="none", markeredgewidth=0.7, **style)
     closed = THEORY + up
     if closed in cases and along.places is None:
         known = cases[cases[closed].notna()].drop_duplicates(subset=[across, closed])
@@ -303,7 +308,7 @@ def _legend(
     from matplotlib.lines import Line2D
 
     handles = [
-        Line2D([], [], linestyle="", marker=MARKERS[i % len(MARKERS)], markersize=4, color=paint, label=text)
+        Line2D([], [], linestyle="", marker=MARKERS[i % len(MARKERS)], markersize=0.45 * font, color=paint, label=text)
         for i, (text, paint) in enumerate(groups)
     ]
     if f"{THEORY}{up}" in done and done[f"{THEORY}{up}"].notna().any():
@@ -313,7 +318,7 @@ def _legend(
     if front:
         handles.append(Line2D([], [], color="#222222", linewidth=1.0, label="none beats these in both"))
     if not fitting(done).all():
-        hollow: dict[str, Any] = {"marker": "o", "markersize": 4, "color": "#555555", "markerfacecolor": "none"}
+        hollow: dict[str, Any] = {"marker": "o", "markersize": 0.45 * font, "color": "#555555", "markerfacecolor": "none"}
         handles.append(Line2D([], [], linestyle="", label="doesn't fit into memory", **hollow))
     if handles:
         columns = min(len(handles), 6 if figure.get_figwidth() > 5 else 3)

@@ -111,6 +111,20 @@ class FromFile(Schedule):
             )
         if missing := self._missing_stage():
             yield "schedule.path", missing
+        elif len(tables) == ranks and (placed := self.placement(ranks)).replicated and placed.name != "bidirectional":
+            yield from (("schedule.path", text) for text in self._on_two_ranks())
+
+    def _on_two_ranks(self) -> Iterator[str]:
+        """The first op of every stage that a second rank runs, too."""
+        first: dict[int, int] = {}
+        for rank, table in enumerate(self.tables):
+            for stage, cell in zip(*(column.tolist() for column in np.unique(table.stage, return_index=True)), strict=True):
+                holder = first.setdefault(stage, rank)
+                if holder != rank:
+                    yield (
+                        f"{self.label}: row {rank + 1} (rank {rank}): stage {stage} is on rank {holder}, too; only a "
+                        "bidirectional placement, stages r and p-1-r on rank r, has a stage on two ranks"
+                    )
 
     def _missing_stage(self) -> str | None:
         used = np.unique(np.concatenate([table.stage for table in self.tables]))

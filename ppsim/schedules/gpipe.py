@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 
 from ppsim import theory
+from ppsim.errors import Notice
 from ppsim.ops import Kind, Ops, Orders, concat
 from ppsim.schedules.base import Problem, Rank, Schedule
+from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 
 
 class GPipe(Schedule):
@@ -21,6 +24,10 @@ class GPipe(Schedule):
     name: Literal["gpipe"] = "gpipe"
     backward: Literal["ascending", "descending"] = "ascending"
     """Order of the backwards: ascending as PyTorch runs it, descending as torchgpipe does."""
+
+    def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
+        """M < p."""
+        return fewer_microbatches_than_ranks(ranks, microbatches)
 
     def theory(self) -> theory.Form:
         """(p-1)(F+B) of idle time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from ppsim.cluster import Route
 from ppsim.config.experiment import Experiment
 from ppsim.plan.holdings import static
 from ppsim.schedules import Problem
@@ -34,15 +35,29 @@ def port_bound(experiment: Experiment, problem: Problem) -> Fraction:
             taken = on_wire + messages * (route.link.overhead - NS)
             for port in filter(None, (route.egress, route.ingress)):
                 ports[port] = ports.get(port, Fraction(0)) + taken
+    for stage, (rank,) in enumerate(placement.ranks_of):
+        route = topology.replica_route(rank)
+        for port in filter(None, (route.egress, route.ingress)):
+            ports[port] = ports.get(port, Fraction(0)) + _sync(experiment, problem, stage, route)
     return max(ports.values(), default=Fraction(0))
+
+
+def _sync(experiment: Experiment, problem: Problem, stage: int, route: Route) -> Fraction:
+    """Seconds that the gradients of a stage take to the copies of its rank in other pipelines: at least."""
+    pipeline, bandwidth = experiment.pipeline, route.link.bandwidth
+    copies, size = pipeline.data_parallel, problem.costs.gradients[stage]
+    if copies == 1 or bandwidth is None or not experiment.schedule.trains or problem.stream:
+        return Fraction(0)
+    buckets = 1 + (size // pipeline.grad_bucket if pipeline.grad_bucket else 0)
+    return max((size * 2 * (copies - 1) / copies - buckets) / bandwidth - buckets * NS, Fraction(0))
 
 
 def work_bound(experiment: Experiment, problem: Problem) -> Fraction:
     """Seconds per step that the busiest rank needs.
 
-    Over ranks, the largest of: the forwards that come before its first op, plus all of its work. It is at most what
-    the metric ``step_bound_s`` says of the finished plan, which knows the schedule's ops and not their number alone.
-    Where stages are on several ranks, who does what is the schedule's choice: then the mean over ranks.
+    Over ranks, the largest of: the forwards that come before its first op, plus all of its work, plus the sync of one
+    stage's gradients. Without the sync it is at most what the metric ``step_bound_s`` says of the finished plan, which
+    knows the ops themselves. Where stages are on several ranks, who does what is the schedule's choice: then the mean.
     """
     topology, placement, costs = experiment.topology(), problem.placement, problem.costs
     speeds = [topology.speed(rank) for rank in range(problem.ranks)]
@@ -63,6 +78,9 @@ def work_bound(experiment: Experiment, problem: Problem) -> Fraction:
         work = sum((per_stage[stage] for stage in held), Fraction(0)) / speeds[rank]
         work += ops * len(held) * experiment.runtime.op_overhead
         before = lead[min(held, default=0)]
+        # The stage whose backward is the rank's last op syncs its gradients after it.
+        route = topology.replica_route(rank)
+        work += min((_sync(experiment, problem, stage, route) for stage in held), default=Fraction(0))
         flushed = experiment.runtime.barrier and not problem.stream
         found = max(found, before + work if flushed else before / steps + work)
     return found

@@ -24,7 +24,7 @@ LONGEST_ERROR = 2000
 
 
 def begin() -> None:
-    """Make this process a worker: Ctrl-C is the parent's affair, and where the parent is gone there is nothing to do."""
+    """Make this process a worker: it leaves Ctrl-C to its parent, and ends where that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = os.getppid()

@@ -1,1 +1,4 @@
-"""Measurements: what the simulator costs, beside what the least that could do the same costs. They assert nothing."""
+"""Measurements: what the simulator costs, beside the least that does the same. They assert nothing.
+
+``python -m tests.benchmarks`` prints them; see ``--help`` for sizes and for writing them to a file.
+"""

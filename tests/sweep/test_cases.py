@@ -107,7 +107,7 @@ def test_where_on_stages_leaves_what_is_not_legal_to_be_told(tmp_path: Path) -> 
 
 
 def test_where_that_cant_be_decided_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ppsim.ConfigError, match="'micro_batch_size > 1' can't be decided.*micro_batch_size is an empty"):
+    with pytest.raises(ppsim.ConfigError, match=r"'micro_batch_size > 1' can't be decided.*micro_batch_size is an empty"):
         sweep(tmp_path, "{grid: {pipeline.ranks: [2]}, where: micro_batch_size > 1}")
 
 

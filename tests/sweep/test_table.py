@@ -118,7 +118,7 @@ def test_where_there_is_no_sweep(tmp_path: Path) -> None:
         ppsim.read_sweep(tmp_path)
     with SweepFile(tmp_path / "sweep-1-of-2.sqlite", create=True):
         pass
-    with pytest.raises(ppsim.PpsimError, match="1 of 2 shards.*ppsim collect"):
+    with pytest.raises(ppsim.PpsimError, match=r"1 of 2 shards.*ppsim collect"):
         ppsim.read_sweep(tmp_path)
     (tmp_path / "sweep.sqlite").write_text("not a database, but long enough to look like one" * 50, encoding="utf-8")
     with pytest.raises(ppsim.PpsimError, match="can't be used as a sweep's file"):

@@ -1,0 +1,138 @@
+"""Print what the simulator costs: against bare SimPy loops, by stage of the flow, and as a whole process."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ppsim.engine import simpy_engine
+from ppsim.plan import build
+from tests.benchmarks import bare_simpy
+from tests.benchmarks.flow import Case, Measured, measure_apart
+from tests.simulated import experiment
+
+SIZES = ("8x64", "32x512", "64x1024", "256x4096", "1024x8192")
+ROOT = Path(__file__).parents[2]
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Read the command line, measure, print, and write if asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--sizes", default=",".join(SIZES[:4]), help="ranks x microbatches, e.g. 8x64,1024x8192")
+    parser.add_argument("--schedules", default="1f1b", help="e.g. gpipe,1f1b,interleaved_1f1b")
+    parser.add_argument("--csv", type=Path, help="write the table of the flow to this file, too")
+    given = parser.parse_args()
+
+    print("SimPy engine against a bare SimPy loop, 1F1B, p=32, m=512; CPU time, best of 5 in turn\n")
+    show([against_bare("free links"), against_bare("links with ports")])
+
+    print("\nThe flow by stage: million ops per second of CPU time\n")
+    rows = []
+    for schedule in given.schedules.split(","):
+        for size in given.sizes.split(","):
+            ranks, microbatches = map(int, size.split("x"))
+            for links in ("free", "ports"):
+                repeats = 1 if ranks * microbatches > 1_000_000 else 5
+                case = Case(schedule, ranks, microbatches, links, repeats)
+                rows.append(flow_row(case, measure_apart(case)))
+                show(rows[-1:], header=len(rows) == 1)
+    if given.csv:
+        with given.csv.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+
+    print(f"\nppsim run configs/quickstart.yaml, the whole process with all its files: {whole_process():.2f} s")
+
+
+def against_bare(links: str) -> Row:
+    """Ops per second of the engine and of the loop that does the least, measured in turn."""
+    ranks, microbatches, forward, backward, message = 32, 512, 1_000_000, 2_000_000, 100_000
+    ports = links == "links with ports"
+    link = {"bandwidth": "10 GB/s"} if ports else {}
+    exp = experiment(
+        "1f1b", ranks, microbatches, costs={"message": "1 MB"}, cluster={"ranks_per_node": 1, "inter_node": link}
+    )
+    problem = exp.problem()
+    plan = build(exp.schedule.orders(problem), problem, exp, exp.schedule)
+
+    def bare() -> int:
+        if ports:
+            return bare_simpy.links(ranks, microbatches, forward, backward, message)
+        return bare_simpy.free_links(ranks, microbatches, forward, backward)
+
+    engine_s, bare_s = best_in_turn(lambda: simpy_engine.run(plan), bare)
+    return {
+        "links": links,
+        "ops": len(plan),
+        "bare ops/s": round(len(plan) / bare_s),
+        "engine ops/s": round(len(plan) / engine_s),
+        "engine / bare": round(bare_s / engine_s, 2),
+    }
+
+
+def best_in_turn(*works: Callable[[], object], rounds: int = 5) -> list[float]:
+    """The least CPU seconds of each, one after the other in every round."""
+    best = [float("inf")] * len(works)
+    for _ in range(rounds):
+        for place, work in enumerate(works):
+            start = time.process_time()
+            work()
+            best[place] = min(best[place], time.process_time() - start)
+    return best
+
+
+def flow_row(case: Case, found: Measured) -> Row:
+    """Million ops per second by stage; SimPy beside the compiled engine."""
+
+    def rate(seconds: float | None) -> float | str:
+        return "" if seconds is None else round(found.ops / seconds / 1e6, 2)
+
+    return {
+        "schedule": case.schedule,
+        "p": case.ranks,
+        "m": case.microbatches,
+        "links": case.links,
+        "ops": found.ops,
+        "orders": rate(found.orders_s),
+        "check": rate(found.check_s),
+        "plan": rate(found.plan_s),
+        "compiled": rate(found.compiled_s),
+        "metrics": rate(found.metrics_s),
+        "whole flow": rate(found.total_s),
+        "whole flow ms": round(found.total_s * 1e3, 2),
+        "SimPy": rate(found.simpy_s),
+        "compiled / SimPy": "" if found.simpy_s is None else round(found.simpy_s / found.compiled_s),
+        "peak MB": round(found.peak_mb),
+    }
+
+
+def whole_process() -> float:
+    """Wall seconds of one run from the command line."""
+    with tempfile.TemporaryDirectory() as folder:
+        program = [sys.executable, "-c", "from ppsim.cli import main; main()", "run", "configs/quickstart.yaml"]
+        start = time.perf_counter()
+        subprocess.run([*program, "--out", f"{folder}/run"], cwd=ROOT, check=True, capture_output=True)
+        return time.perf_counter() - start
+
+
+def show(rows: Sequence[Row], header: bool = True) -> None:
+    """Rows under their names, each column as wide as its name, or nine places."""
+    widths = {name: max(len(name), 9) for name in rows[0]}
+    if header:
+        print("  ".join(f"{name:>{width}}" for name, width in widths.items()))
+    for row in rows:
+        cells = (f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in widths)
+        print("  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths.values(), strict=True)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""One experiment through the whole flow: CPU seconds of each stage, and the process's peak memory.
+
+Run as a program it measures one case in a process of its own, so that the peak is that case's, and prints it as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+from ppsim.engine import run
+from ppsim.metrics import Run, scalars
+from ppsim.plan import build, check
+from tests.simulated import experiment
+
+T = TypeVar("T")
+LINKS: dict[str, dict[str, Any]] = {
+    "free": {},
+    "ports": {"bandwidth": "10 GB/s", "latency": "5 us"},
+}
+SIMPY_UP_TO = 600_000
+"""Ops above which SimPy would take longer than anyone wants to wait for a benchmark."""
+KNOWN = frozenset({"dependencies", "costs", "memory", "links"})
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured."""
+
+    schedule: str
+    ranks: int
+    microbatches: int
+    links: str
+    repeats: int = 5
+
+
+@dataclass(frozen=True)
+class Measured:
+    """CPU seconds, best of the repeats; None where it wasn't run."""
+
+    ops: int
+    orders_s: float
+    check_s: float
+    plan_s: float
+    simpy_s: float | None
+    compiled_s: float
+    metrics_s: float
+    peak_mb: float
+
+    @property
+    def total_s(self) -> float:
+        """From a loaded experiment to all its figures, by the compiled engine."""
+        return self.orders_s + self.check_s + self.plan_s + self.compiled_s + self.metrics_s
+
+
+def measure(case: Case) -> Measured:
+    """Every stage by itself; the compiled code is warm."""
+    sections: dict[str, Any] = {
+        "costs": {"message": "1 MB"},
+        "cluster": {"ranks_per_node": 1, "inter_node": LINKS[case.links]},
+    }
+    tiny = experiment(case.schedule, 2, 2, **sections)
+    run(build(tiny.schedule.orders(tiny.problem()), tiny.problem(), tiny, tiny.schedule), "compiled")
+    best: dict[str, float] = {}
+
+    def timed(stage: str, work: Callable[[], T]) -> T:
+        start = time.process_time()
+        made = work()
+        best[stage] = min(best.get(stage, float("inf")), time.process_time() - start)
+        return made
+
+    ops = 0
+    for _ in range(case.repeats):
+        exp = experiment(case.schedule, case.ranks, case.microbatches, **sections)
+        problem = exp.problem()
+        orders = timed("orders", lambda: exp.schedule.orders(problem))
+        timed("check", lambda: check(orders, problem))
+        plan = timed("plan", lambda: build(orders, problem, exp, exp.schedule))
+        timeline = timed("compiled", lambda: run(plan, "compiled")[0])
+        timed("metrics", lambda: scalars(Run(plan, timeline, problem, KNOWN)))
+        if len(plan) <= SIMPY_UP_TO:
+            timed("simpy", lambda: run(plan, "simpy"))
+        ops = len(plan)
+        del orders, plan, timeline
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Measured(
+        ops, best["orders"], best["check"], best["plan"], best.get("simpy"), best["compiled"], best["metrics"], peak
+    )
+
+
+def measure_apart(case: Case) -> Measured:
+    """The same in a process of its own."""
+    program = [sys.executable, "-m", "tests.benchmarks.flow", json.dumps(asdict(case))]
+    done = subprocess.run(program, stdout=subprocess.PIPE, text=True, check=True)
+    return Measured(**json.loads(done.stdout))
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(measure(Case(**json.loads(sys.argv[1]))))))
