@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import sys
 from enum import StrEnum
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 DEADLOCK, WRONG_INPUT, BUG, INTERRUPTED = 1, 2, 3, 130
 ESTIMATE_ABOVE = 2_000_000
+BYTES_PER_OP = 300
+"""At the least what a run needs: with free links it takes some 600 bytes per op, with others more."""
 
 app = typer.Typer(
     add_completion=False,
@@ -46,6 +50,7 @@ EngineOption = Annotated[EngineName, typer.Option(help="auto: SimPy up to 20,000
 def _simulated(config: Path, settings: list[str] | None, engine: EngineName) -> Result:
     from ppsim.config.load import load
     from ppsim.config.resolved import operations
+    from ppsim.errors import ConfigError, printable
     from ppsim.simulation import simulate
 
     experiment = load(config, settings or ())
@@ -55,6 +60,12 @@ def _simulated(config: Path, settings: list[str] | None, engine: EngineName) -> 
             f"about {ops:,} ops: some {ops / 4e6:.0f} s with the compiled engine, {ops / 6e4:.0f} s with SimPy; "
             "Ctrl-C stops, nothing is half-written",
             err=True,
+        )
+    if ops > (most := _memory() // BYTES_PER_OP):
+        raise ConfigError(
+            f"{printable(str(config))}: about {ops:,} ops need some {ops * BYTES_PER_OP / 2**30:,.0f} GiB of memory, "
+            f"this machine has {_memory() / 2**30:,.0f} GiB, enough for {most:,}; are pipeline.ranks, "
+            "pipeline.microbatches and pipeline.steps as meant?"
         )
     return simulate(experiment, engine=engine.value)
 
@@ -84,15 +95,18 @@ def run(
 @app.command()
 def check(config: Config, set_: Set = None) -> None:
     """Show the resolved experiment: every default, every derived number, both forms of each unit."""
+    from ppsim import plan
     from ppsim.config.load import load
     from ppsim.config.notices import notices
     from ppsim.config.resolved import text
 
     experiment = load(config, set_ or ())
-    problem = experiment.problem()
+    problem, schedule = experiment.problem(), experiment.schedule
+    if schedule.files():  # an order that was written by hand
+        plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
     found = [
-        *experiment.schedule.notices(problem.ranks, experiment.pipeline.microbatches), *notices(experiment, problem),
+        *schedule.notices(problem.ranks, experiment.pipeline.microbatches), *notices(experiment, problem),
     ]  # fmt: skip
     for notice in found:
         typer.echo(f"# warning: {notice.key}: {notice.message}")
@@ -208,6 +222,11 @@ def schema() -> None:
     typer.echo(json.dumps(json_schema(), indent=2))
 
 
+def _memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _written(path: Path, write: Any) -> None:
     from ppsim.errors import PpsimError, printable
 
@@ -242,7 +261,13 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
-    except Exception:
+    except MemoryError:
+        typer.echo("not enough memory for so many ops; fewer ranks, microbatches or steps need less", err=True)
+        sys.exit(WRONG_INPUT)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            typer.echo(f"the output can't be written: {error.strerror}", err=True)
+            sys.exit(WRONG_INPUT)
         import traceback
 
         typer.echo(traceback.format_exc(), err=True)

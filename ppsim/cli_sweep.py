@@ -83,13 +83,14 @@ def sweep(
     target = out or Path("results") / name
     folders.prepare(target)
     file_name = folders.FILE if part is None else part.file
+    about = {"name": name, "base": base.text, "sweep": varied.model_dump_json()}
     with folders.locked(target, file_name):
         if fresh:
             folders.clear(target, file_name)
         with SweepFile(target / file_name, create=True) as file:
-            _list(file, base, name, columns, _cases(base, varied, part))
-            counts = file.counts()
+            counts = _list(file, about, columns, _cases(base, varied, part))
             if part is None and set(counts) <= {"skipped"}:
+                folders.clear(target, file_name)
                 raise _nothing(base, bool(counts))
             if retry_failed:
                 file.retry_failed()
@@ -107,30 +108,15 @@ def collect(
     rank_by: RankBy = None,
 ) -> None:
     """Put the shards of a sweep together."""
-    from ppsim.errors import PpsimError, printable
+    from ppsim.sweep import collect as collecting
     from ppsim.sweep import folder as folders
-    from ppsim.sweep.db import SweepFile
     from ppsim.sweep.export import write_tables
 
-    found = folders.shards(folder)
-    if not found:
-        raise PpsimError(f"{printable(str(folder))}: no shards in it, such as sweep-1-of-4.sqlite")
-    if len(counts_of := {part.of for part in found}) > 1:
-        told = " and of ".join(map(str, sorted(counts_of)))
-        raise PpsimError(f"{printable(str(folder))}: shards of different sweeps, of {told}")
-    of = counts_of.pop()
-    missing = sorted(set(range(1, of + 1)) - {part.index for part in found})
-    if missing:
-        raise PpsimError(f"{printable(str(folder))}: of {of} shards, missing: {', '.join(map(str, missing))}")
+    files = collecting.parts(folder)
     folders.prepare(folder)
-    with folders.locked(folder, folders.FILE):
-        folders.clear(folder, folders.FILE)
-        with SweepFile(folder / folders.FILE, create=True) as file:
-            for path in found.values():
-                with SweepFile(path) as other:
-                    file.merge(other)
-            _tables(file, folder, rank_by, write_tables)
-            _exit(file.counts())
+    with folders.locked(folder, folders.FILE), collecting.merged(folder, files) as file:
+        _tables(file, folder, rank_by, write_tables)
+        _exit(file.counts())
 
 
 def search(
@@ -243,8 +229,8 @@ def _sweep(config: Path, settings: list[str] | None) -> tuple[Base, Sweep, str]:
 
 
 def _dry_run(cases: Iterator[Case], columns: list[Column]) -> None:
-    from ppsim.display import table_of
-    from ppsim.display_sweep import cell, console
+    from ppsim.display import console, table_of
+    from ppsim.display_sweep import cell
     from ppsim.sweep.columns import cells
     from ppsim.sweep.report import short_names
 
@@ -253,6 +239,7 @@ def _dry_run(cases: Iterator[Case], columns: list[Column]) -> None:
     seen: set[str] = set()
     total = 0
     names = short_names([column.name for column in columns])
+    units = {column.name: column.unit for column in columns}
     for case in cases:
         total += 1
         if case.reason is not None:
@@ -260,8 +247,8 @@ def _dry_run(cases: Iterator[Case], columns: list[Column]) -> None:
         elif case.id not in seen:
             seen.add(case.id)
             if len(first) < FIRST:
-                row = cells(case.settings, columns)
-                first.append({"case": case.id[:12], **{names[key]: cell(value) for key, value in row.items()}})
+                row = cells(case.settings, columns).items()
+                first.append({"case": case.id[:10], **{names[key]: cell(value, units[key]) for key, value in row}})
     equal = total - len(seen) - len(skipped)
     typer.echo(f"{len(seen):,} cases would run" + (f"; {equal:,} more equal one of them" if equal else ""))
     table_of(first, console(), f"the first {len(first)}" if len(first) < len(seen) else "")
@@ -280,14 +267,18 @@ def _cases(base: Base, varied: Sweep, part: Shard | None) -> Iterator[Case]:
             yield case
 
 
-def _list(file: SweepFile, base: Base, name: str, columns: list[Column], cases: Iterator[Case]) -> None:
-    listed = file.list_cases(base.text, name, columns, cases)
+def _list(
+    file: SweepFile, about: dict[str, str], columns: list[Column], cases: Iterator[Case]
+) -> dict[str, int]:
+    """Write the cases into the sweep's file and say how many there are of each status."""
+    listed = file.list_cases(about, columns, cases)
     counts = file.counts()
     parts = [f"{listed.cases:,} cases", *(f"{count:,} {status}" for status, count in counts.items())]
     if listed.equal:
         parts.append(f"{listed.equal:,} equal to others")
     typer.echo(", ".join(parts), err=True)
     _reasons("skipped", file.reasons("skipped"))
+    return counts
 
 
 def _nothing(base: Base, skipped: bool) -> PpsimError:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ppsim.display import percent, seconds, size, table_of
+from ppsim.display import console, percent, seconds, size, table_of
 from ppsim.errors import printable
-from ppsim.sweep.columns import Column
+from ppsim.sweep.columns import DIMENSIONS, Column
 from ppsim.sweep.report import MEMORY, TOP, Ranking, grouped, short_names, thinned, varying
 from ppsim.sweep.run import Progress
+from ppsim.units import show
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,11 +27,10 @@ HEADS = {
 }  # fmt: skip
 
 
-def console(stderr: bool = False) -> Console:
-    """Where text goes, as it is."""
+def _stderr() -> Console:
     from rich.console import Console
 
-    return Console(file=sys.stderr if stderr else sys.stdout, markup=False, highlight=False, emoji=False)
+    return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def figure(name: str, value: Any) -> str:
@@ -53,18 +53,21 @@ def label(figures: dict[str, Any]) -> str:
     return f"{figures['schedule']}, p = {figures['ranks']}, m = {figures['microbatches']}{stages}"
 
 
-def cell(value: Any) -> Any:
-    """A parameter, or a dash where it doesn't apply."""
-    return "–" if value is None else value
+def cell(value: Any, unit: str = "") -> Any:
+    """A parameter as people write it, or a dash where it doesn't apply."""
+    if value is None:
+        return "–"
+    return show(Fraction(str(value)), DIMENSIONS[unit]) if unit else value
 
 
 def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], figures: Sequence[str]) -> list[dict[str, Any]]:
     """Numbered rows: the parameters in which they differ, then figures with their units."""
     names = short_names(varying(columns, rows))
+    units = {column.name: column.unit for column in columns}
     return [
         {
             "": number,
-            **{HEADS.get(name, name): cell(row[key]) for key, name in names.items()},
+            **{HEADS.get(name, name): cell(row[key], units[key]) for key, name in names.items()},
             **{HEADS.get(name, name): figure(name, row[name]) for name in figures},
         }
         for number, row in enumerate(rows, start=1)
@@ -92,11 +95,13 @@ def ranking(found: Ranking, columns: Sequence[Column]) -> None:
     if found.fitting < found.finished:
         out.print(f"{found.finished - found.fitting:,} of {found.finished:,} cases don't fit into memory: left out")
     figures = list(dict.fromkeys((found.figure, "step_time_s", "bubble_ratio", MEMORY)))
-    table_of(table(found.best, columns, figures), out, f"best {len(found.best)} of {found.fitting:,}")
+    out.print(f"best {len(found.best)} of {found.fitting:,}:")
+    table_of(table(found.best, columns, figures), out)
     if len(found.front) > 1:
         front = thinned(found.front, TOP)
         some = f"{len(front)} of the {len(found.front)} cases" if len(front) < len(found.front) else "cases"
-        table_of(table(front, columns, figures), out, f"{some} that none beats in both {found.figure} and peak memory")
+        out.print(f"{some} that none beats in both {found.figure} and peak memory:")
+        table_of(table(front, columns, figures), out)
 
 
 def search(space: Space, found: Found, limits: Sequence[str], columns: Sequence[Column]) -> None:
@@ -113,7 +118,8 @@ def search(space: Space, found: Found, limits: Sequence[str], columns: Sequence[
         out.print("no case fits into memory")
         return
     rows = table(found.best, columns, ["step_time_s", "bubble_ratio", MEMORY])
-    table_of(rows, out, f"the best {len(rows)}, as certain as if all had been simulated")
+    out.print(f"the best {len(rows)}, as certain as if all had been simulated:")
+    table_of(rows, out)
     for number, limit in enumerate(limits, start=1):
         out.print(f"{number}: {limit}", soft_wrap=True)
 
@@ -138,7 +144,7 @@ def bar(total: int) -> Iterator[Callable[[Progress], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    out = console(True)
+    out = _stderr()
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
     with Bars(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
         task = bars.add_task("", total=total)
@@ -151,7 +157,7 @@ def spinner(words: str) -> Iterator[Callable[[str], None]]:
     from rich.progress import Progress as Bars
     from rich.progress import TextColumn
 
-    out = console(True)
+    out = _stderr()
     column = TextColumn("{task.description}", markup=False)
     with Bars(column, console=out, transient=True, disable=not out.is_terminal) as bars:
         task = bars.add_task(words)

@@ -65,8 +65,8 @@ def _checked(ranks: int, per_rank: int) -> None:
     if ranks * per_rank > MOST_STAGES:
         most = MOST_STAGES // ranks
         raise ScheduleError(
-            f"{per_rank:,} stages on each of {ranks:,} ranks are more than the limit of {MOST_STAGES:,} stages; at most "
-            f"{most:,} per rank"
+            f"{per_rank:,} stages on each of {ranks:,} ranks are more than the limit of {MOST_STAGES:,} stages; "
+            f"at most {most:,} per rank"
         )
 
 

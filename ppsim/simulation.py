@@ -46,7 +46,7 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
     problem = experiment.problem(schedule)
     orders = schedule.orders(problem)
     if not isinstance(orders, Orders):
-        raise ScheduleError(f"{schedule.label}: orders() returns {shown(orders)}; return Orders, as problem.per_rank does")
+        raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
     check(orders, problem, schedule.label, schedule.place)
     plan = build(orders, problem, experiment, schedule)
     try:

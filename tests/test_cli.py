@@ -11,10 +11,12 @@ import time
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
 import ppsim
+from ppsim.placement import Placement
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 BASE = "name: x\nschedule: 1f1b\npipeline: {ranks: 4, microbatches: 8}\ncosts: {forward: 10 ms, backward: 20 ms}\n"
@@ -99,6 +101,53 @@ def test_deadlock_is_exit_1_and_names_the_cycle(config: Path) -> None:
     assert not (config.parent / "results").exists()
 
 
+def test_check_reads_an_order_as_run_does(config: Path) -> None:
+    (config.parent / "order.csv").write_text("0F0,0B0\n1F0\n", encoding="utf-8")
+    config.write_text(
+        "schedule: {name: file, path: order.csv}\npipeline: {ranks: 2, microbatches: 1}\n"
+        "costs: {forward: 1 ms, backward: 2 ms}\n",
+        encoding="utf-8",
+    )
+    done = call("check", "x.yaml", cwd=config.parent)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "order.csv: 1B0 is missing (there is neither B nor I)\n"
+
+
+def test_more_ops_than_memory_holds_is_a_line(config: Path) -> None:
+    """Slips of the keyboard: 8e13 ops of hundreds of bytes need petabytes."""
+    slips = ("--set", "pipeline.microbatches=1e8", "--set", "pipeline.steps=1e5")
+    done = call("run", "x.yaml", *slips, cwd=config.parent)
+    estimate, refusal = done.stderr.splitlines()
+    assert done.returncode == 2
+    assert estimate.startswith("about 80,000,000,000,000 ops: ")
+    assert refusal.startswith("x.yaml: about 80,000,000,000,000 ops need some ")
+    assert [path.name for path in config.parent.iterdir()] == ["x.yaml"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_full_disk_is_a_line(config: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ppsim.cli", "run", "x.yaml", "--json", "--no-files"],
+            cwd=config.parent, stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "the output can't be written: No space left on device\n"
+
+
+def test_what_does_not_fit_is_said_in_the_summary(config: Path) -> None:
+    """Rank 0 holds 4 activations of 1F1B, rank 1 three: 120 and 90 GB against 80; the fourth F begins after 3 · 10 ms."""
+    done = call(
+        "run", "x.yaml", "--json", "--no-files", "--set", "costs.activation=30 GB", "--set",
+        "cluster.device.memory=80 GB", cwd=config.parent,
+    )  # fmt: skip
+    summary = json.loads(done.stdout)
+    assert (done.returncode, summary["fits"]) == (0, False)
+    (warning,) = summary["warnings"]
+    assert (warning["code"], warning["key"]) == ("does_not_fit", "cluster.device.memory")
+    assert warning["message"].startswith("rank 0 needs 120 GB at 30 ms, 40 GB more than the device's 80 GB; 1 more rank")
+
+
 @pytest.mark.parametrize("what", ["schedules", "devices", "links", "models", "metrics"])
 def test_list(what: str, tmp_path: Path) -> None:
     known = {
@@ -174,6 +223,32 @@ def test_interrupt_leaves_nothing(tmp_path: Path) -> None:
     assert run.returncode == 130
     assert (out, err.splitlines()[-1]) == ("", "interrupted; nothing is half-written")
     assert not (tmp_path / "results" / "x").exists()
+
+
+def test_python_says_what_is_wrong_with_an_argument(config: Path) -> None:
+    experiment = ppsim.load(config)
+    for wrong, message in (
+        ({"engine": "fast"}, "engine: 'fast' is none; known: auto, simpy, compiled"),
+        ({"schedule": "gpipe"}, "schedule takes an object of a Schedule's class, not 'gpipe'"),
+        ({"schedule": _Elsewhere()}, "schedule: stage 1 is on no rank, and the last stage is 7"),
+    ):
+        with pytest.raises(ppsim.ConfigError) as error:
+            ppsim.simulate(experiment, **wrong)
+        assert str(error.value).startswith(message)
+    with pytest.raises(ppsim.ConfigError, match=r"takes an Experiment, not 'x\.yaml'"):
+        ppsim.simulate("x.yaml")  # type: ignore[arg-type]
+
+
+class _Elsewhere(ppsim.Schedule):
+    name: str = "elsewhere"
+
+    def placement(self, ranks: int) -> Placement:
+        return Placement("elsewhere", tuple((stage,) for stage in (0, 7, 5, 6)[:ranks]))
+
+
+def test_numpy_integers_are_whole_numbers(config: Path) -> None:
+    """A notebook's loop over np.arange gives them."""
+    assert ppsim.load(config, {"pipeline.ranks": np.int64(8)}).pipeline.ranks == 8
 
 
 def test_python_equals_yaml(config: Path) -> None:

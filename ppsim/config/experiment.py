@@ -155,6 +155,7 @@ class Experiment(Model):
         schedule = schedule or self.schedule
         placement, slices = schedule.placement(self.pipeline.ranks), schedule.cut()
         costs = self.costs.stage_costs(placement, self.micro_batch_scale / len(slices))
+        topology = self.topology()
         return Problem(
             ranks=self.pipeline.ranks,
             microbatches=self.pipeline.microbatches * len(slices),
@@ -164,6 +165,9 @@ class Experiment(Model):
             stream=schedule.asynchronous,
             update_every=self.pipeline.microbatches if schedule.double_buffered else 1,
             slices=slices,
+            hop=topology.hops(placement, costs.message),
+            speed=tuple(topology.speed(rank) for rank in range(self.pipeline.ranks)),
+            op_overhead=self.runtime.op_overhead,
         )
 
 

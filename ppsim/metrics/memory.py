@@ -188,5 +188,5 @@ def too_much(run: Run) -> Iterator[Notice]:
         "does_not_fit",
         "cluster.device.memory",
         f"rank {rank} needs {needed} at {when}, {over} more than the device's {show(Fraction(capacity), 'size')}"
-        + (f"; {others} more ranks need too much" if others else ""),
+        + (f"; {others} more rank{'s'[: others - 1]} over it, too" if others else ""),
     )

@@ -158,7 +158,7 @@ def _series(
         at = at + 0.5 * (number / (groups - 1) - 0.5)
     value = np.array(height.at(cases[up]))
     fits = fitting(cases)
-    font = axes.xaxis.label.get_fontsize()
+    font = float(axes.xaxis.label.get_fontsize())
     marker = {"marker": MARKERS[number % len(MARKERS)], "markersize": (0.45 if len(cases) < 60 else 0.28) * font}
     style: dict[str, Any] = {"linestyle": "", "color": paint, **marker}
     if fits.any():
@@ -318,7 +318,8 @@ def _legend(
     if front:
         handles.append(Line2D([], [], color="#222222", linewidth=1.0, label="none beats these in both"))
     if not fitting(done).all():
-        hollow: dict[str, Any] = {"marker": "o", "markersize": 0.45 * font, "color": "#555555", "markerfacecolor": "none"}
+        hollow: dict[str, Any] = {"marker": "o", "markersize": 0.45 * font, "markerfacecolor": "none"}
+        hollow["color"] = "#555555"
         handles.append(Line2D([], [], linestyle="", label="doesn't fit into memory", **hollow))
     if handles:
         columns = min(len(handles), 6 if figure.get_figwidth() > 5 else 3)

@@ -41,6 +41,12 @@ class Problem:
     """Of a stream: the minibatches whose gradients make one update."""
     slices: tuple[Slice, ...] = (Slice(),)
     """Where microbatches are cut, ``microbatches`` counts the slices of all, and ``costs`` are a mean slice's."""
+    hop: tuple[Fraction, ...] = ()
+    """Seconds that an output takes from each stage to the next, and its gradient back, on idle links (empty: none)."""
+    speed: tuple[Fraction, ...] = ()
+    """Speed of each rank (empty: 1)."""
+    op_overhead: Fraction = Fraction(0)
+    """Seconds that every op takes beside its cost."""
 
     @property
     def stages(self) -> int:

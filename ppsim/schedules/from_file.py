@@ -25,8 +25,9 @@ OF_A_RUN = frozenset({
 
 
 def kept_name(path: Path) -> str:
-    """The name of a run's copy of an order file: its own, unless one of the run's files has that."""
-    return f"order-{path.name}" if path.name in OF_A_RUN else path.name
+    """The name of a run's copy of an order file: its own, unless a run may have that itself or can't list it."""
+    plain = path.name.isprintable() and not path.name.startswith(".") and path.name not in OF_A_RUN
+    return path.name if plain else f"order-{printable(path.name)}"
 
 
 class FromFile(Schedule):
@@ -115,10 +116,10 @@ class FromFile(Schedule):
             yield from (("schedule.path", text) for text in self._on_two_ranks())
 
     def _on_two_ranks(self) -> Iterator[str]:
-        """The first op of every stage that a second rank runs, too."""
+        """Every rank with a stage that a rank before it runs, too."""
         first: dict[int, int] = {}
         for rank, table in enumerate(self.tables):
-            for stage, cell in zip(*(column.tolist() for column in np.unique(table.stage, return_index=True)), strict=True):
+            for stage in np.unique(table.stage).tolist():
                 holder = first.setdefault(stage, rank)
                 if holder != rank:
                     yield (

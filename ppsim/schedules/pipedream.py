@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from ppsim.errors import ScheduleError
 from ppsim.model import Flag, Whole
 from ppsim.ops import Kind, Ops, Orders, ops
 from ppsim.placement import Placement, loop
@@ -42,6 +43,8 @@ class PipeDream(Schedule):
         """The first stage on the first ranks, the next stage on those after them."""
         if self.replicas is None:
             return loop(ranks)
+        if sum(self.replicas) != ranks:
+            raise ScheduleError(f"replicas on {sum(self.replicas)} ranks, the pipeline has {ranks}")
         return Placement("replicated", tuple((stage,) for stage, n in enumerate(self.replicas) for _ in range(n)))
 
     def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:

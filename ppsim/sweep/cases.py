@@ -78,8 +78,8 @@ class Resolver:
         known_parts = {key: self._sections[at][0] for key, at in written.items() if at in self._sections}
         experiment = Experiment(**{**settings, **known_parts})
         for key, at in written.items():
-            if at not in self._sections:
-                section = getattr(experiment, key)
+            section = getattr(experiment, key)
+            if at not in self._sections and section is not None:
                 self._sections[at] = section, section_text(section)
                 self._texts[id(section)] = self._sections[at][1]
         return experiment

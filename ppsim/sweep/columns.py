@@ -14,7 +14,8 @@ from ppsim.sweep.cases import setting
 from ppsim.units import Dimension, parse
 
 Cell = int | float | str | bool | None
-SI = {"time": "s", "size": "B", "bandwidth": "B/s", "rate": "FLOP/s", "flops": "FLOP"}
+SI: dict[Dimension, str] = {"time": "s", "size": "B", "bandwidth": "B/s", "rate": "FLOP/s", "flops": "FLOP"}
+DIMENSIONS: dict[str, Dimension] = {unit: dimension for dimension, unit in SI.items()}
 
 
 class Column(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from ppsim.sweep.cases import Case
 from ppsim.sweep.columns import Column, cells
 
 LAYOUT = "1"
+ABOUT = ("name", "base", "sweep")
 OWN = ("id", "number", "status", "error", "seconds", "changes")
 _TABLES = """
 CREATE TABLE IF NOT EXISTS about (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -99,14 +100,20 @@ class SweepFile:
         except sqlite3.Error as error:
             raise self._trouble(error) from None
 
+    def _read(self, query: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
+        try:
+            return self._db.execute(query, values)
+        except sqlite3.Error as error:
+            raise self._trouble(error) from None
+
     def about(self, key: str) -> str | None:
-        """What the file says about its sweep."""
-        row = self._db.execute("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
+        """What the file says about its sweep: ``name``, ``base`` (the settings of all cases), ``sweep``, ``layout``."""
+        row = self._read("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
     def columns(self) -> list[Column]:
         """Parameters and figures, in the order in which they came."""
-        rows = self._db.execute("SELECT name, role, kind, unit FROM columns ORDER BY place")
+        rows = self._read("SELECT name, role, kind, unit FROM columns ORDER BY place")
         return [Column(*row) for row in rows]
 
     def _add(self, db: sqlite3.Connection, column: Column) -> None:
@@ -121,7 +128,7 @@ class SweepFile:
             )
             self._known[column.name] = column
 
-    def list_cases(self, base: str, name: str, parameters: Sequence[Column], cases: Iterable[Case]) -> Listed:
+    def list_cases(self, about: Mapping[str, str], parameters: Sequence[Column], cases: Iterable[Case]) -> Listed:
         """Make the sweep's cases the rows of the file; those that are finished stay so."""
         total = equal = 0
         names = [column.name for column in parameters]
@@ -134,7 +141,7 @@ class SweepFile:
         with self._writing() as db:
             for column in parameters:
                 self._add(db, column)
-            db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", [("base", base), ("name", name)])
+            db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
             db.execute("UPDATE cases SET number = NULL")
             for case in cases:
                 status = "pending" if case.reason is None else "skipped"
@@ -154,7 +161,7 @@ class SweepFile:
     def pending(self, limit: int | None = None) -> list[tuple[str, str]]:
         """(id, changes as JSON) of the cases that are still to run, in order."""
         query = "SELECT id, changes FROM cases WHERE status = 'pending' AND number IS NOT NULL ORDER BY number LIMIT ?"
-        return self._db.execute(query, (-1 if limit is None else limit,)).fetchall()
+        return self._read(query, (-1 if limit is None else limit,)).fetchall()
 
     def save(self, rows: Sequence[Row]) -> None:
         """Write finished cases."""
@@ -177,18 +184,18 @@ class SweepFile:
     def counts(self) -> dict[str, int]:
         """How many cases of the sweep have each status."""
         query = "SELECT status, count(*) FROM cases WHERE number IS NOT NULL GROUP BY status ORDER BY status"
-        return dict(self._db.execute(query).fetchall())
+        return dict(self._read(query).fetchall())
 
     def reasons(self, status: str) -> list[tuple[str, str]]:
         """(reason, what the case sets) of all skipped or failed cases, in the order of the sweep."""
         query = "SELECT error, changes FROM cases WHERE status = ? AND number IS NOT NULL ORDER BY number"
-        return self._db.execute(query, (status,)).fetchall()
+        return self._read(query, (status,)).fetchall()
 
     def rows(self, columns: Sequence[str], where: str = "1", order: str = "id", limit: int = -1) -> sqlite3.Cursor:
         """The sweep's rows, of those columns."""
         names = ", ".join(map(_quoted, columns))
         query = f"SELECT {names} FROM cases WHERE number IS NOT NULL AND ({where}) ORDER BY {order} LIMIT {limit}"
-        return self._db.execute(query)
+        return self._read(query)
 
     def span(self, column: str) -> tuple[Any, Any]:
         """The least and the largest value of a column, (None, None) where there are none."""
@@ -196,7 +203,7 @@ class SweepFile:
             return None, None
         name = _quoted(column)
         query = f"SELECT min({name}), max({name}) FROM cases WHERE number IS NOT NULL"
-        low, high = self._db.execute(query).fetchone()
+        low, high = self._read(query).fetchone()
         return low, high
 
     def merge(self, other: SweepFile) -> None:
@@ -206,7 +213,7 @@ class SweepFile:
         with self._writing() as db:
             for column in columns:
                 self._add(db, column)
-            for key in ("base", "name"):
+            for key in ABOUT:
                 db.execute("INSERT OR REPLACE INTO about VALUES (?, ?)", (key, other.about(key)))
             update = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in names[1:])
             db.executemany(

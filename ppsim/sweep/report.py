@@ -107,9 +107,16 @@ def grouped(reasons: Iterable[tuple[str, str]]) -> list[tuple[int, str, str]]:
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Each key's last part, where no other key ends in it; else the whole key."""
-    last = [name.rpartition(".")[2] for name in names]
-    return {name: end if last.count(end) == 1 else name for name, end in zip(names, last, strict=True)}
+    """Each key's shortest end that no other key ends in."""
+
+    def ends(name: str) -> list[str]:
+        parts = name.split(".")
+        return [".".join(parts[at:]) for at in range(len(parts) - 1, -1, -1)]
+
+    return {
+        name: next((end for end in ends(name) if not any(end in ends(other) for other in names if other != name)), name)
+        for name in names
+    }
 
 
 def thinned(rows: Sequence[Figures], most: int) -> list[Figures]:

@@ -14,9 +14,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
+import ppsim
 from ppsim.engine import run
-from ppsim.metrics import Run, scalars
+from ppsim.metrics import Run
+from ppsim.metrics.base import Need
 from ppsim.plan import build, check
+from ppsim.result import Result
 from tests.simulated import experiment
 
 T = TypeVar("T")
@@ -26,7 +29,7 @@ LINKS: dict[str, dict[str, Any]] = {
 }
 SIMPY_UP_TO = 600_000
 """Ops above which SimPy would take longer than anyone wants to wait for a benchmark."""
-KNOWN = frozenset({"dependencies", "costs", "memory", "links"})
+KNOWN: frozenset[Need] = frozenset({"dependencies", "costs", "memory", "links"})
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Measured:
 
     @property
     def total_s(self) -> float:
-        """From a loaded experiment to all its figures, by the compiled engine."""
+        """From a loaded experiment to its summary, by the compiled engine."""
         return self.orders_s + self.check_s + self.plan_s + self.compiled_s + self.metrics_s
 
 
@@ -67,7 +70,19 @@ def measure(case: Case) -> Measured:
     }
     tiny = experiment(case.schedule, 2, 2, **sections)
     run(build(tiny.schedule.orders(tiny.problem()), tiny.problem(), tiny, tiny.schedule), "compiled")
+    exp = experiment(case.schedule, case.ranks, case.microbatches, **sections)
     best: dict[str, float] = {}
+    ops = 0
+    for _ in range(case.repeats):
+        ops = once(exp, best)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Measured(
+        ops, best["orders"], best["check"], best["plan"], best.get("simpy"), best["compiled"], best["metrics"], peak
+    )
+
+
+def once(exp: ppsim.Experiment, best: dict[str, float]) -> int:
+    """Go through the flow and keep the least time of each stage; returns the number of ops."""
 
     def timed(stage: str, work: Callable[[], T]) -> T:
         start = time.process_time()
@@ -75,23 +90,16 @@ def measure(case: Case) -> Measured:
         best[stage] = min(best.get(stage, float("inf")), time.process_time() - start)
         return made
 
-    ops = 0
-    for _ in range(case.repeats):
-        exp = experiment(case.schedule, case.ranks, case.microbatches, **sections)
-        problem = exp.problem()
-        orders = timed("orders", lambda: exp.schedule.orders(problem))
-        timed("check", lambda: check(orders, problem))
-        plan = timed("plan", lambda: build(orders, problem, exp, exp.schedule))
-        timeline = timed("compiled", lambda: run(plan, "compiled")[0])
-        timed("metrics", lambda: scalars(Run(plan, timeline, problem, KNOWN)))
-        if len(plan) <= SIMPY_UP_TO:
-            timed("simpy", lambda: run(plan, "simpy"))
-        ops = len(plan)
-        del orders, plan, timeline
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Measured(
-        ops, best["orders"], best["check"], best["plan"], best.get("simpy"), best["compiled"], best["metrics"], peak
-    )
+    problem, schedule = exp.problem(), exp.schedule
+    orders = timed("orders", lambda: schedule.orders(problem))
+    timed("check", lambda: check(orders, problem))
+    plan = timed("plan", lambda: build(orders, problem, exp, schedule))
+    timeline = timed("compiled", lambda: run(plan, "compiled")[0])
+    executed = Run(plan, timeline, problem, KNOWN)
+    timed("metrics", lambda: Result(exp, schedule, problem, orders, executed, "compiled").summary)
+    if len(plan) <= SIMPY_UP_TO:
+        timed("simpy", lambda: run(plan, "simpy"))
+    return len(plan)
 
 
 def measure_apart(case: Case) -> Measured:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import ppsim
+from ppsim import catalog
 from ppsim.errors import PpsimError
 
 BASE = """\
@@ -95,6 +96,25 @@ TABLE: list[tuple[str, str, list[str]]] = [
     ("override of an unknown rank", added("cluster: {intra_node: nvlink3, links: [{ranks: [3, 4]}]}\n"), [
         "x.yaml:4:41: cluster.links.0.ranks: rank 4 is unknown; the ranks are 0 to 3",
     ]),
+    ("override by an unknown link", added("cluster: {links: [{ranks: [2, 3], like: nvlnk3}]}\n"), [
+        "x.yaml:4:35: cluster.links.0.like: unknown link 'nvlnk3'; did you mean 'nvlink3'? Known: "
+        + ", ".join(catalog.links()),
+    ]),
+    ("more stages than can be meant", changed("1f1b", "{name: interleaved_1f1b, virtual_stages: 1e9}"), [
+        "x.yaml:1:1: schedule: 1,000,000,000 stages on each of 4 ranks are more than the limit of 1,000,000 stages; at "
+        "most 250,000 per rank",
+    ]),
+    ("more waves than can be meant", changed("1f1b", "{name: hanayo, waves: 1e9}"), [
+        "x.yaml:1:1: schedule: 2,000,000,000 stages on each of 4 ranks are more than the limit of 1,000,000 stages; at "
+        "most 250,000 per rank",
+    ]),
+    ("a stage on no rank", changed("1f1b", "{name: pipedream, replicas: [0, 4]}"), [
+        "x.yaml:1:29: schedule.replicas.0: stage 0 is on 0 ranks; at least 1",
+    ]),
+    ("a stage on too many ranks", changed("1f1b", "{name: pipedream, replicas: [1e9]}"), [
+        "x.yaml:1:29: schedule.replicas: 1000000000 = 1000000000 ranks, the pipeline has 4",
+    ]),
+    ("name too long", added(f"name: {'a' * 200}\n"), ["x.yaml:4:1: name: a text of 200 characters; at most 100"]),
     ("override of one direction", added("cluster: {intra_node: nvlink3, links: [{src: 3, dst: 2}]}\n"), [
         "x.yaml:4:40: cluster.links.0: a pair's link holds in both directions; write 'ranks: [3, 2]'",
     ]),
@@ -202,3 +222,24 @@ def test_no_traceback_for_a_thousand_mutated_configs() -> None:
         except PpsimError as error:
             assert all(line.startswith("x.yaml:") for line in str(error).splitlines()), str(error)
     assert 0 < legal < 1000
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        (BASE.replace("microbatches: 8", "microbatches: 3").replace("1f1b", "gpipe"), "pipeline.microbatches"),
+        (added("cluster: {links: [{ranks: [0, 1], like: ib-hdr, bandwidth: 25 Gbit/s}]}\n"), "cluster.links.0.bandwidth"),
+    ],
+)
+def test_legal_but_costly_is_a_warning(text: str, key: str) -> None:
+    """GPipe with m < p, too; a pair's link a factor 8 off the row it changes (25 GB/s)."""
+    Path("x.yaml").write_text(text, encoding="utf-8")
+    assert [warning["key"] for warning in ppsim.simulate(ppsim.load("x.yaml")).summary["warnings"]] == [key]
+
+
+def test_free_is_a_link_that_can_be_changed() -> None:
+    """{like: free, latency: …} is a latency alone: the 330 ms of free links end 6 hops of 1 ms later (fill and drain)."""
+    Path("x.yaml").write_text(
+        BASE.replace("1f1b", "gpipe") + "cluster: {intra_node: {like: free, latency: 1 ms}}\n", encoding="utf-8"
+    )
+    assert ppsim.simulate(ppsim.load("x.yaml")).summary["makespan_s"] == pytest.approx(0.330 + 0.006)

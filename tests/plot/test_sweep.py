@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +36,7 @@ def swept(folder: Path, text: str) -> Path:
     path = written(folder, text)
     base, sweep = base_of(path), sweep_of(path)
     with SweepFile(folder / "sweep.sqlite", create=True) as file:
-        file.list_cases(base.text, "x", parameters(sweep), listing(base, sweep))
+        file.list_cases({"name": "x"}, parameters(sweep), listing(base, sweep))
         file.save(run_batch(base, file.pending()))
     return folder
 
@@ -143,7 +142,7 @@ def test_what_cant_be_drawn(kind: str, axes: dict[str, str], words: str, table: 
 
 def test_nothing_finished(tmp_path: Path) -> None:
     with SweepFile(tmp_path / "sweep.sqlite", create=True) as file:
-        file.list_cases("{}", "x", [], [])
+        file.list_cases({"name": "x"}, [], [])
     with pytest.raises(ppsim.PpsimError, match="no finished case"):
         pictures.kinds(read_sweep(tmp_path))
 
@@ -159,7 +158,6 @@ def test_the_same_picture_twice_is_the_same_file(kind: str, size: Any, table: pd
 def test_text_of_users_is_plain(tmp_path: Path) -> None:
     """Mathematics in a name is drawn as it is written; half of a formula would otherwise be an error."""
     name = "$x_{$"
-    text = json.dumps(BASE)  # the settings themselves don't matter here
     with SweepFile(tmp_path / "sweep.sqlite", create=True) as file:
         from ppsim.sweep.cases import Case
         from ppsim.sweep.columns import Column
@@ -167,7 +165,7 @@ def test_text_of_users_is_plain(tmp_path: Path) -> None:
 
         columns = [Column("costs.kind", "parameter", "str")]
         cases = [Case(str(i), i, {}, {"costs": {"kind": f"{name}{i}"}}, None) for i in range(2)]
-        file.list_cases(text, name, columns, cases)
+        file.list_cases({"name": name}, columns, cases)
         figures = {
             "schedule": "1f1b", "ranks": 2, "microbatches": 4, "virtual_stages": 1, "bubble_ratio": 0.2, "work_s": 1.0,
             "peak_memory_bytes": 2**30, "step_time_s": 1.0,
@@ -178,6 +176,7 @@ def test_text_of_users_is_plain(tmp_path: Path) -> None:
     assert [label.get_text() for label in figure.axes[0].get_xticklabels()] == ["$x_{$0", "$x_{$1"]
 
 
+@pytest.mark.slow
 def test_on_the_command_line(folder: Path, tmp_path: Path) -> None:
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -10,21 +10,28 @@
 - ``Schedule1F1B`` waits for batches of a forward's send and a backward's receive, and back: ``p2p: fused``. Of two ranks
   that meet in a batch the later one has its message ahead of its word, so that the other's begins when that has left:
   the two directions of a pair take turns (``taking_turns``). Links that carry control messages beside the data, such
-  as NCCL's, have no such turns.
+  as NCCL's, have no such turns. A send is over when the socket has all of it, which is as soon as it begins to leave
+  (gloo asks for a send buffer as large as the message; of a larger one than ``net.core.wmem_max``, 4 MB here, the rest
+  would be waited for). Batches of a send alone, in the warm-up and among the last backwards, are not waited for at all
+  (``sends_in_flight``); Megatron's are.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim import engine
 from ppsim.formats import comms
 from ppsim.metrics import Run
-from ppsim.ops import COMPUTE, Kind, Op, Orders
-from ppsim.plan.table import Needs, Plan
+from ppsim.ops import COMPUTE, Kind, Op, Orders, from_ops
+from ppsim.plan.table import Ints, Needs, Plan
 from tests.real.cases import MULTI_STAGE, Case, simulated
 
 RECV = {Kind.F: (Kind.RECV_F, 1), Kind.B: (Kind.RECV_B, -1), Kind.I: (Kind.RECV_B, -1)}
@@ -34,21 +41,76 @@ RECV = {Kind.F: (Kind.RECV_F, 1), Kind.B: (Kind.RECV_B, -1), Kind.I: (Kind.RECV_
 def over_gloo(case: Case, op_overhead_ns: int, cluster: dict[str, Any]) -> Run:
     """The run over links, as PyTorch and gloo send."""
     if case.schedule == "1f1b":
-        return _again(taking_turns, simulated(case, op_overhead_ns, cluster=cluster, runtime={"p2p": "fused"}))
+        fused = simulated(case, op_overhead_ns, cluster=cluster, runtime={"p2p": "fused"})
+        return _again(lambda plan: taking_turns(sends_in_flight(plan)), fused)
     if case.schedule in MULTI_STAGE:
         return _again(receives_posted, simulated(case, op_overhead_ns, cluster=cluster))
     return simulated(case, op_overhead_ns, cluster=cluster, runtime={"send": "rendezvous"})
 
 
-def _again(change: Any, run: Run) -> Run:
+def _again(change: Callable[[Plan], Plan], run: Run) -> Run:
     timeline, _ = engine.run(change(run.plan))
     return Run(timeline.plan, timeline, run.problem, run.knows)
 
 
 def taking_turns(plan: Plan) -> Plan:
-    """The plan where two ranks send to each other one at a time, through one port of their own."""
-    pair = np.minimum(plan.routes.src, plan.routes.dst).astype(np.int32)
-    return replace(plan, routes=replace(plan.routes, egress=pair, ingress=pair))
+    """The plan where of two messages that a batch exchanges the one of the later rank goes first.
+
+    Who is later depends on the times, and the times on that: until it no longer changes, but not for ever.
+    """
+    ended, exchanged = plan.events.end(plan.transfers.producer), _exchanged(plan)
+    first: set[tuple[int, int]] = set()
+    for _ in range(len(exchanged) + 1):
+        turned = _with_needs(plan, {b: [int(plan.events.left(a))] for a, b in first})
+        times = engine.run(turned)[0].times[ended]
+        now = {(a, b) if times[a] > times[b] else (b, a) for a, b in exchanged}
+        if now == first:
+            break
+        first = now
+    return turned
+
+
+def _exchanged(plan: Plan) -> list[tuple[int, int]]:
+    """Pairs of messages that each wait for the other's producer."""
+    ended = plan.events.end(plan.transfers.producer).tolist()
+    of_end = {event: index for index, event in enumerate(ended)}
+    waits = {
+        (index, of_end[event])
+        for index in range(len(ended))
+        for event in plan.transfers.needs.of(index)
+        if event in of_end and of_end[event] != index
+    }
+    return sorted((a, b) for a, b in waits if a < b and (b, a) in waits)
+
+
+def _with_needs(plan: Plan, more: Mapping[int, Sequence[int]]) -> Plan:
+    """The plan whose messages wait for more events, by the message's number."""
+    needs = plan.transfers.needs
+    lists = [[*needs.of(index), *more.get(index, ())] for index in range(len(plan.transfers))]
+    ptr, event = np.cumsum([0, *map(len, lists)]), np.array(list(chain.from_iterable(lists)), np.int64)
+    return replace(plan, transfers=replace(plan.transfers, needs=Needs(ptr, event)))
+
+
+def sends_in_flight(plan: Plan) -> Plan:
+    """The plan of fused batches where a rank doesn't wait until what it sends has arrived, but until it begins to leave.
+
+    Between two forwards, or two backwards, where a batch is a send alone, it doesn't wait for that, either.
+    """
+    transfers, events = plan.transfers, plan.events
+    src, dst = plan.routes.src[transfers.route], plan.routes.dst[transfers.route]
+    after_same = np.append(False, plan.kind[1:] == plan.kind[:-1])
+
+    def eased(needs: Needs, rank: Ints, alone: NDArray[np.bool_]) -> Needs:
+        message = needs.event - events.arrive(0)
+        own = (message >= 0) & (src[np.maximum(message, 0)] == rank[needs.owner])
+        event = np.where(own, events.start(message), needs.event)
+        keep = ~(own & alone[needs.owner])
+        counts = np.bincount(needs.owner[keep], minlength=len(needs.ptr) - 1)
+        return Needs(np.append(0, np.cumsum(counts)), event[keep])
+
+    # A batch that follows another one in the same gap follows a send alone.
+    received = replace(transfers, needs=eased(transfers.needs, dst, np.ones(len(transfers), bool)))
+    return replace(plan, transfers=received, start_needs=eased(plan.start_needs, plan.rank, after_same))
 
 
 def receives_posted(plan: Plan) -> Plan:
@@ -56,7 +118,7 @@ def receives_posted(plan: Plan) -> Plan:
     transfers, events = plan.transfers, plan.events
     of_producer = {plan.op(row): index for index, row in enumerate(transfers.producer.tolist())}
     message_of = {_receive(plan.op(row)): index for index, row in enumerate(transfers.producer.tolist())}
-    needs = [transfers.needs.of(index) for index in range(len(transfers))]
+    more: dict[int, list[int]] = defaultdict(list)
     for rank, table in enumerate(comms.early_receives(_orders(plan))):
         rows = iter(plan.rows(rank))
         sent: dict[int, int] = {}  # the last message to each rank
@@ -68,11 +130,10 @@ def receives_posted(plan: Plan) -> Plan:
                     sent[int(plan.routes.dst[transfers.route[index]])] = index
             elif (index := message_of.get(op)) is not None:
                 if before >= 0:
-                    needs[index].append(int(events.end(before)))
+                    more[index].append(int(events.end(before)))
                 if (earlier := sent.get(int(plan.routes.src[transfers.route[index]]))) is not None:
-                    needs[index].append(int(events.left(earlier)))
-    ptr = np.cumsum([0, *map(len, needs)])
-    return replace(plan, transfers=replace(transfers, needs=Needs(ptr, np.array(sum(needs, []), np.int64))))
+                    more[index].append(int(events.left(earlier)))
+    return _with_needs(plan, more)
 
 
 def _receive(op: Op) -> Op:
@@ -82,6 +143,4 @@ def _receive(op: Op) -> Op:
 
 
 def _orders(plan: Plan) -> Orders:
-    from ppsim.ops import from_ops
-
     return Orders.of([from_ops(plan.op(row) for row in plan.rows(rank)) for rank in range(plan.ranks)])

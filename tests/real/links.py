@@ -1,16 +1,4 @@
-"""Real runs over real links, in network namespaces: ``python -m tests.real --netns`` (as root) makes the table.
-
-What describes PyTorch over gloo, and why:
-
-- ``send: rendezvous``. gloo's tcp ``Pair::send`` writes a message only when the receiver has told that it has posted its
-  receive (``NOTIFY_RECV_READY``), however small it is. It never holds the sender: GPipe waits for its sends at the end
-  of a phase, the multi-stage runtime (``_PipelineScheduleRuntime``) at the end of the step.
-- ``p2p: fused`` for ``Schedule1F1B``: it waits for each batch of a forward's send and a backward's receive, and back.
-  There a pair of ranks takes turns, too: the word that a receive is posted goes the way of the data, in the same TCP
-  connection, and of two ranks that meet in a batch the one that comes later has its data ahead of that word. So its
-  message has left before the other one's begins. On links that carry control messages beside the data (NCCL's) they
-  overlap. ppsim has no half-duplex link: ``taking_turns`` makes the plan's two ports of a pair one.
-"""
+"""Real runs over real links, in network namespaces; ``python -m tests.real --netns`` (as root) makes the table."""
 
 from __future__ import annotations
 
@@ -18,18 +6,18 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ppsim import engine
 from ppsim.metrics import Run
 from ppsim.timeline import PER_SECOND
 from tests.real import table
 from tests.real.cases import FITTED_ON, Case, simulated
 from tests.real.compare import errors, fitted
+from tests.real.gloo import over_gloo
 from tests.real.harness import Place, measured, median
 from tests.real.netns import Network
 
@@ -68,8 +56,7 @@ CASES = (
     LinkCase(_case("1f1b p3 m6, 4 MB", "1f1b", 3, 3, 6, 4), (400,) * 3),
     LinkCase(_case("looped bfs p2 v2 m4, 2 MB", "looped_bfs", 4, 2, 4, 2), (400,) * 2),
     LinkCase(_case("interleaved p2 v2 m4, 2 MB", "interleaved_1f1b", 4, 2, 4, 2), (400,) * 2),
-    LinkCase(_case("gpipe p4 m6, 4 MB, two ranks per port", "gpipe", 4, 4, 6, 4), (400, 400), (0, 1, 0, 1)),
-    LinkCase(_case("gpipe p4 m6, 8 MB, two ranks per port", "gpipe", 4, 4, 6, 8), (500, 500), (0, 1, 0, 1)),
+    LinkCase(_case("gpipe p4 m6, 1 MB, two ranks per port", "gpipe", 4, 4, 6, 1), (400, 400), (0, 1, 0, 1)),
 )  # fmt: skip
 
 
@@ -107,18 +94,7 @@ def predicted(link_case: LinkCase, links: Links, op_overhead_ns: int) -> Run:
         "inter_node": links[usual][case.message],
         "links": slow,
     }
-    if case.schedule == "1f1b":
-        return taking_turns(simulated(case, op_overhead_ns, cluster=cluster, runtime={"p2p": "fused"}))
-    return simulated(case, op_overhead_ns, cluster=cluster, runtime={"send": "rendezvous"})
-
-
-def taking_turns(run: Run) -> Run:
-    """The same where two ranks send to each other one at a time, through one port of their own."""
-    routes = run.plan.routes
-    pair = np.minimum(routes.src, routes.dst).astype(np.int32)
-    plan = replace(run.plan, routes=replace(routes, egress=pair, ingress=pair))
-    timeline, _ = engine.run(plan)
-    return replace(run, plan=plan, timeline=timeline, _made={})
+    return over_gloo(case, op_overhead_ns, cluster)
 
 
 def rows(steps: int, say: Callable[[table.Row], None], cases: Sequence[LinkCase] = CASES) -> list[table.Row]:

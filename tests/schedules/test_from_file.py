@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import ppsim
-from ppsim import dialects
+from ppsim import dialects, store
 from ppsim.config import resolved
 from ppsim.schedules.from_file import MAX_BYTES
 from tests.goldens import FOLDER, Case, cases
@@ -95,7 +95,6 @@ def test_run_keeps_a_copy_and_its_sha256(write: Write) -> None:
         (["0F0,2F0,2B0,0B0", "1F0,3F0,3B0,1B0"], "loop", ((0, 2), (1, 3))),
         (["0F0,3F0,3B0,0B0", "1F0,2F0,2B0,1B0"], "v", ((0, 3), (1, 2))),
         (["0F0,1F1,1B1,0B0", "1F0,0F1,0B1,1B0"], "bidirectional", ((0, 1), (1, 0))),
-        (["0F0,0B0", "0F1,0B1"], "inferred", ((0,), (0,))),
         (["0F0,1F0,1B0,0B0", "2F0,2B0"], "inferred", ((0, 1), (2,))),
     ],
 )
@@ -106,10 +105,28 @@ def test_placement_is_what_the_ranks_run(
     m = 2 if "F1" in "".join(rows) else 1
     loaded = ppsim.load(config, {"pipeline.microbatches": m})
     assert (loaded.placement.name, loaded.placement.stages_of) == (name, stages_of)
-    # Bidirectional and replicated ranks hold what others hold, too: each copy's weights count.
+    # Bidirectional ranks hold what others hold, too: each copy's weights count.
     result = ppsim.simulate(ppsim.load(config, {"pipeline.microbatches": m, "costs.weights": "1 GB"}))
     weights = [row["peak_by_category"]["weights"] for row in result.per_rank()]
     assert weights == [len(held) * 10**9 for held in stages_of]
+
+
+@pytest.mark.parametrize("name", [".ppsim", ".lock", "summary.json", "two\nlines.csv"])
+def test_the_kept_copy_is_no_file_of_the_run(write: Write, tmp_path: Path, name: str) -> None:
+    """Whatever an order file is called, a run's folder runs again and is replaced by the next run."""
+    (tmp_path / name).write_text(ONE_STEP, encoding="utf-8")
+    config = write(ONE_STEP)
+    result = ppsim.simulate(ppsim.load(config, {"schedule.path": str(tmp_path / name)}))
+    for _ in range(2):
+        store.write(result, tmp_path / "out", pictures=False)
+    again = ppsim.load(tmp_path / "out" / "config.yaml")
+    assert ppsim.simulate(again).timeline.makespan == result.timeline.makespan
+
+
+def test_a_stage_on_two_ranks_is_an_error(write: Write) -> None:
+    """Nobody would sum the gradients of its copies; only where two directions cross is it meant."""
+    with pytest.raises(ppsim.ConfigError, match=r"row 2 \(rank 1\): stage 0 is on rank 0, too; only a bidirectional"):
+        ppsim.load(write("0F0,0B0\n0F1,0B1\n"))
 
 
 def test_order_with_communication_and_moves(write: Write) -> None:

@@ -40,6 +40,13 @@ def test_an_id_is_that_of_the_same_config_written_by_itself(tmp_path: Path) -> N
         assert case.id == config_id(load(path, case.changes)), case.changes
 
 
+def test_a_section_may_be_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path, BASE + "sweep: {grid: {cluster: [null, {device: a100-80gb}]}}\n")
+    none, some = cases_of(path)
+    assert none.reason is some.reason is None
+    assert none.id == config_id(load(path)) != some.id
+
+
 def test_an_id_is_the_sha256_of_the_canonical_settings(tmp_path: Path) -> None:
     """Computed here once more, from the settings as a whole: JSON, keys sorted, without name and sweep."""
     experiment = load(written(tmp_path, CLUSTER))

@@ -121,6 +121,11 @@ def test_shards_that_are_missing_or_wrong(tmp_path: Path) -> None:
     assert call("sweep", "x.yaml", "--shard", "1/3", cwd=tmp_path).returncode == 0
     done = call("collect", "results/x", cwd=tmp_path)
     assert (done.returncode, "of 3 shards, missing: 2, 3" in done.stderr) == (2, True)
+    written(tmp_path, BASE + "sweep: {grid: {pipeline.microbatches: [4, 8, 16]}}\n")
+    for shard in ("2/3", "3/3"):
+        assert call("sweep", "x.yaml", "--shard", shard, cwd=tmp_path).returncode == 0
+    done = call("collect", "results/x", cwd=tmp_path)
+    assert (done.returncode, "sweep-2-of-3.sqlite: of another sweep than sweep-1-of-3.sqlite" in done.stderr) == (2, True)
     for shard in ("0/3", "4/3", "1", "a/b"):
         done = call("sweep", "x.yaml", "--shard", shard, cwd=tmp_path)
         assert (done.returncode, "parts are 1/N to N/N" in done.stderr) == (2, True)

@@ -58,6 +58,7 @@ def test_the_seeds_question(tmp_path: Path) -> None:
     assert (small["bubble_ratio"] < 0.05).tolist() == (small["microbatches"] > 19 * (small["ranks"] - 1)).tolist()
 
 
+@pytest.mark.slow
 def test_a_second_start_runs_nothing_again_and_a_larger_grid_only_what_is_new(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     call("sweep", "x.yaml", cwd=tmp_path)
@@ -110,6 +111,7 @@ sweep:
 """
 
 
+@pytest.mark.slow
 def test_a_case_that_fails_is_a_row_with_its_error(tmp_path: Path) -> None:
     """Groups of one microbatch on four ranks deadlock; the other case is simulated all the same."""
     written(tmp_path, FAILING)
@@ -140,8 +142,10 @@ def test_exit_codes(tmp_path: Path) -> None:
         written(tmp_path, text)
         done = call("sweep", "x.yaml", "--out", "other", cwd=tmp_path)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+        assert not (tmp_path / "other/sweep.sqlite").exists()
 
 
+@pytest.mark.slow
 def test_equal_work_is_ranked_by_step_time_and_unequal_work_never(tmp_path: Path) -> None:
     """One global batch of 32: p = 4 takes (m+3)/(4m) of the model's 192 ms · 32, p = 2 (m+1)/(2m) of it."""
     text = BASE.replace("microbatches: 8", "micro_batch_size: 1, global_batch: 32").replace(
@@ -179,6 +183,7 @@ def test_what_does_not_fit_is_never_the_best(tmp_path: Path) -> None:
     assert numbered(done.stdout)[0][0] == "1f1b"
 
 
+@pytest.mark.slow
 def test_folders(tmp_path: Path) -> None:
     """A folder with other things in it is left alone, and a run never replaces a sweep."""
     written(tmp_path, SMALL)

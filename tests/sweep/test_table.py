@@ -67,7 +67,7 @@ def listed(file: SweepFile, count: int, found: list[Column]) -> None:
         Case(f"{i:064x}", i, {}, {"schedule": ("gpipe", "1f1b")[i % 2], "pipeline": {"ranks": 2 + i % 3}}, None)
         for i in range(count)
     )
-    file.list_cases("{}", "x", found, cases)
+    file.list_cases({"name": "x"}, found, cases)
 
 
 @pytest.fixture

@@ -1,0 +1,141 @@
+"""What a search works on: a Problem in whole nanoseconds and whole units of memory, as flat lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import accumulate
+
+from ppsim.errors import ScheduleError
+from ppsim.ops import Kind
+from ppsim.schedules.base import Problem
+from ppsim.units import round_half_up, show, to_ns
+
+SPLIT = (Kind.F, Kind.I, Kind.W)
+"""The kinds of a split schedule; a search calls them 0, 1 and 2."""
+Ints = list[int]
+Sequence = list[int]
+"""Op numbers in the order in which they start; a rank's order is what it has of them."""
+PARTS = 1_000_000
+"""Parts of an activation, where memory is counted in activations."""
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What F(s) takes and, of that, what I(s) leaves to W(s), per stage; and what each rank may hold; in one unit."""
+
+    take: Ints
+    keep: Ints
+    limit: Ints
+
+    @classmethod
+    def in_activations(cls, problem: Problem, most: int) -> Memory:
+        """At most so many activations of one stage and microbatch per rank; W's part counts as its share of one."""
+        shares = [
+            kept / whole if whole else Fraction(1)
+            for kept, whole in zip(problem.costs.held_for_weight_grad, problem.costs.activation, strict=True)
+        ]
+        return cls([PARTS] * problem.stages, [-(-PARTS * s // 1) for s in shares], [most * PARTS] * problem.ranks)
+
+    @classmethod
+    def in_bytes(cls, problem: Problem, most: Fraction) -> Memory:
+        """At most so many bytes of activations per rank. Raises ScheduleError where a rank can't run at all."""
+        take = [-(-size // 1) for size in problem.costs.activation]
+        keep = [-(-size // 1) for size in problem.costs.held_for_weight_grad]
+        for rank, held in enumerate(problem.placement.stages_of):
+            least = sum(take[stage] for stage in held)
+            if least > most:
+                raise ScheduleError(
+                    f"schedule.memory_limit: {show(most, 'size')} is less than one activation of each stage on rank "
+                    f"{rank}, {show(Fraction(least), 'size')}; no order can run in less"
+                )
+        return cls(take, keep, [int(most)] * problem.ranks)
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """The problem as a search sees it. Op (kind, stage, microbatch) is number (kind · stages + stage) · m + microbatch.
+
+    ``duration[kind · stages + stage]`` and ``hop[stage]`` (from a stage to the next one and back) are in ns;
+    ``held[held_at[r]:held_at[r + 1]]`` are the stages of rank r in the order of its chunks.
+    """
+
+    ranks: int
+    stages: int
+    microbatches: int
+    rank_of: Ints
+    held_at: Ints
+    held: Ints
+    duration: Ints
+    hop: Ints
+    memory: Memory
+
+    @classmethod
+    def of(cls, problem: Problem, memory: Memory) -> Instance:
+        """The instance of a problem whose stages are on one rank each."""
+        placement = problem.placement
+        return cls(
+            ranks=problem.ranks,
+            stages=problem.stages,
+            microbatches=problem.microbatches,
+            rank_of=[ranks[0] for ranks in placement.ranks_of],
+            held_at=[0, *accumulate(len(held) for held in placement.stages_of)],
+            held=[stage for held in placement.stages_of for stage in held],
+            duration=[to_ns(problem.op_seconds(kind, stage)) for kind in SPLIT for stage in range(problem.stages)],
+            hop=[to_ns(seconds) for seconds in problem.hop] + [0],
+            memory=memory,
+        )
+
+    @cached_property
+    def stages_of(self) -> list[Ints]:
+        """The stages of each rank, in the order of its chunks."""
+        return [self.held[a:b] for a, b in zip(self.held_at, self.held_at[1:], strict=False)]
+
+    @property
+    def ops(self) -> int:
+        """How many ops there are."""
+        return 3 * self.stages * self.microbatches
+
+    def time(self, kind: int, stage: int) -> int:
+        """Duration of one op, in ns."""
+        return self.duration[kind * self.stages + stage]
+
+    def rank_of_op(self, op: int) -> int:
+        """The rank that runs an op."""
+        return self.rank_of[op // self.microbatches % self.stages]
+
+    @cached_property
+    def lead(self) -> Ints:
+        """When each rank can start its first op: the way of the first forward to the first of its stages, in ns."""
+        arrival = [0]
+        for stage in range(self.stages - 1):
+            arrival.append(arrival[-1] + self.time(0, stage) + self.hop[stage])
+        return [min(arrival[stage] for stage in held) for held in self.stages_of]
+
+    @cached_property
+    def work(self) -> Ints:
+        """What each rank has to compute, in ns."""
+        return [self._per_rank(r, (0, 1, 2)) for r in range(self.ranks)]
+
+    def _per_rank(self, rank: int, kinds: tuple[int, ...]) -> int:
+        return self.microbatches * sum(self.time(kind, stage) for kind in kinds for stage in self.stages_of[rank])
+
+    @cached_property
+    def chain_bound(self) -> int:
+        """What no order can beat, in ns, from rank 0's start to its end: a rank's forwards and input-gradients one by one.
+
+        The first of them waits for the way down to the rank, the last one's gradient has the way back up before it.
+        """
+        back = [self.time(2, 0)]
+        for stage in range(1, self.stages):
+            back.append(back[-1] + self.time(1, stage - 1) + self.hop[stage - 1])
+        return max(
+            self.lead[r] + self._per_rank(r, (0, 1)) + min(back[s] for s in self.stages_of[r])
+            for r in range(self.ranks)
+        )
+
+
+def rounded(value: Fraction) -> int:
+    """The nearest whole number, halves up."""
+    return round_half_up(value)
