@@ -165,10 +165,18 @@ class Experiment(Model):
             stream=schedule.asynchronous,
             update_every=self.pipeline.microbatches if schedule.double_buffered else 1,
             slices=slices,
-            hop=topology.hops(placement, costs.message),
+            hop=tuple(_hops(placement, costs.message, topology)),
             speed=tuple(topology.speed(rank) for rank in range(self.pipeline.ranks)),
             op_overhead=self.runtime.op_overhead,
         )
+
+
+def _hops(placement: Placement, message: Values, topology: Topology) -> Iterator[Fraction]:
+    """Seconds of each stage's message to the next stage, the links being idle; nothing where both are on one rank."""
+    for stage, (mine, its) in enumerate(pairwise(placement.ranks_of)):
+        link = topology.link(mine[0], its[0])
+        carried = message[stage] / link.bandwidth if link.bandwidth is not None else Fraction(0)
+        yield link.overhead + carried + link.latency if mine[0] != its[0] else Fraction(0)
 
 
 def _with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def test_best_number_of_microbatches_at_a_fixed_batch(schedule: str) -> None:
 
 
 def fixed_batch(m: int, overhead: str) -> float:
-    """cases.yaml D27: GPipe p=8; all of a step's work on a rank is 17.1 times what one microbatch's overhead is."""
+    """public question D27: GPipe p=8; all of a step's work on a rank is 17.1 times what one microbatch's overhead is."""
     batch = 720_720  # divided by every m from 8 to 16
     return ms(
         ppsim.simulate(

@@ -29,7 +29,7 @@ def figures(run: Run) -> tuple[list[int], list[int]]:
 @pytest.mark.parametrize("p", range(1, 9))
 @pytest.mark.parametrize("more", [0, 1, 40])
 def test_versions_and_staleness_of_a_full_pipeline(p: int, more: int) -> None:
-    """cases.yaml D34, PipeDream section 3.3: p, …, 1 versions and p-1, …, 0 updates; p and p-1 with vertical sync.
+    """public question D34, PipeDream section 3.3: p, …, 1 versions and p-1, …, 0 updates; p and p-1 with vertical sync.
 
     From 2p - 2 minibatches on: only then minibatch 2p - 3 starts between the backwards of p - 3 and p - 2, and the p
     versions 0 … p-2 and the current one exist at once on the first stage.
@@ -45,7 +45,7 @@ def test_a_short_stream_sees_fewer() -> None:
 
 
 def test_a_flush_leaves_one_version() -> None:
-    """cases.yaml D34: under a flush nothing is stale."""
+    """public question D34: under a flush nothing is stale."""
     assert figures(simulated("1f1b", {"ranks": 4, "microbatches": 8})) == ([1] * 4, [0] * 4)
 
 

@@ -18,7 +18,7 @@ def run_of(p: int, m: int, schedule: Any = "gpipe", pipeline: dict[str, Any] | N
 
 @pytest.mark.parametrize(("recompute", "expected"), [("none", 12), ("except_last", 15), ("full", 16)])
 def test_one_rank_pays_a_forward_for_each(recompute: str, expected: int) -> None:
-    """cases.yaml D25: 4·(1 + 2), and one more ms for each of 3 or 4 recomputed microbatches."""
+    """public question D25: 4·(1 + 2), and one more ms for each of 3 or 4 recomputed microbatches."""
     assert makespan_ms(run_of(1, 4, pipeline={"recompute": recompute})) == expected
 
 
@@ -29,7 +29,7 @@ def test_except_last_spares_the_last_microbatch_of_every_step() -> None:
 
 @pytest.mark.parametrize(("when", "expected"), [("late", 44), ("early", 41)])
 def test_early_takes_the_recomputation_off_the_way_back(when: str, expected: int) -> None:
-    """1F1B p=4, m=8. Late it makes a backward of 3: (8+3)·(1+3) = 44 (cases.yaml D25).
+    """1F1B p=4, m=8. Late it makes a backward of 3: (8+3)·(1+3) = 44 (public question D25).
 
     Early, a gradient that goes up 3 ranks finds the recomputation done on each: 3 ms less.
     """

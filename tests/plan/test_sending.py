@@ -119,7 +119,7 @@ def explicit(rows: tuple[str, ...], send: str = "overlapped", m: int = 2, **sett
 
 @pytest.mark.parametrize(("rows", "expected"), [(ASAP, 21), (LATE, 15)])
 def test_a_receive_that_is_posted_too_early_holds_its_rank(rows: tuple[str, ...], expected: int) -> None:
-    """cases.yaml D11 (pytorch/pytorch#172668): 21 where RECVs stand as early as they can, 15 right before their use."""
+    """public question D11 (pytorch/pytorch#172668): 21 where RECVs stand as early as they can, 15 right before their use."""
     assert makespan_ms(explicit(rows)) == expected
 
 
@@ -137,12 +137,12 @@ SEND_SEND = (
 
 
 def test_send_send_completes_with_buffers() -> None:
-    """cases.yaml D12. 0F0 0-1, 0F1 1-2; 1F0 1-2, 1F1 2-3; 2F0 2-3, 2F1 3-4; 3F0 3-4, 3F1 4-5."""
+    """public question D12. 0F0 0-1, 0F1 1-2; 1F0 1-2, 1F1 2-3; 2F0 2-3, 2F1 3-4; 3F0 3-4, 3F1 4-5."""
     assert makespan_ms(explicit(SEND_SEND)) == 5
 
 
 def test_send_send_deadlocks_without_buffers() -> None:
-    """cases.yaml D12: rank 0 sends before it receives what rank 1 sends, and the other way round."""
+    """public question D12: rank 0 sends before it receives what rank 1 sends, and the other way round."""
     with pytest.raises(DeadlockError) as caught:
         explicit(SEND_SEND, "rendezvous")
     assert str(caught.value).splitlines() == [

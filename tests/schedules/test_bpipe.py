@@ -66,7 +66,7 @@ def test_four_stages_eight_microbatches_by_hand() -> None:
 
 
 def test_eight_stages_share_what_they_hold() -> None:
-    """cases.yaml D39. Limit ceil(10/2) = 5: ranks 0 to 2 need 8, 7, 6 and keep 5; 3 and 4 keep their own 5 and 4.
+    """public question D39. Limit ceil(10/2) = 5: ranks 0 to 2 need 8, 7, 6 and keep 5; 3 and 4 keep their own 5 and 4.
 
     Ranks 5 to 7 keep 3, 2, 1 of their own and 1, 2, 3 guests. Makespan 3(32 + 7) with free links.
     """

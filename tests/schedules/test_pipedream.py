@@ -46,7 +46,7 @@ def test_order_makespan_and_memory_of_the_real_program(case: Case) -> None:
 
 
 def test_a_hundred_minibatches_on_four_stages() -> None:
-    """cases.yaml D34: 3·100 of work and 3·3 to fill and drain; no bubble once the pipeline is full."""
+    """public question D34: 3·100 of work and 3·3 to fill and drain; no bubble once the pipeline is full."""
     run = pipedream(4, 100)
     assert makespan_ms(run) == 309
     assert throughput.period_s(run) == 0.003
@@ -237,7 +237,7 @@ def test_a_stream_has_no_batch_to_normalise_over() -> None:
 
 
 def test_lists_of_costs_with_copies_are_per_stage() -> None:
-    """DESIGN: with replicated stages a list per rank says nothing clear."""
+    """With replicated stages a list per rank says nothing clear."""
     with pytest.raises(ConfigError, match="replicated stages; use 'per: stage' with 2 values"):
         pipedream(4, 8, replicas=[3, 1], costs={"per": "rank", "forward": ["1 ms"] * 4})
 
