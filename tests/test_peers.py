@@ -21,6 +21,7 @@ def _makespan(schedule: str, p: int, m: int, v: int, forward: str, backward: str
         named, p, m,
         costs={"forward": f"{forward} ms", "backward": f"{backward} ms"},
         cluster=between_nodes(latency=f"{latency} ms"),
+        engine="auto",
     )  # fmt: skip
     return Fraction(result.timeline.makespan, 10**6)
 

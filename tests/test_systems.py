@@ -80,7 +80,7 @@ def test_neighbours_have_nothing_to_lend() -> None:
     result = result_of("seed-bpipe-neighbours")
     assert per_rank(result, "peak_in_flight") == [4, 3, 2, 1]
     assert not result.summary["fits"]
-    assert [warning["code"] for warning in result.summary["warnings"]] == ["nothing_to_balance"]
+    assert [warning["code"] for warning in result.summary["warnings"]] == ["nothing_to_balance", "does_not_fit"]
 
 
 def test_sixteen_stages_with_the_first_beside_the_last() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,13 +166,13 @@ class Experiment(Model):
             stream=schedule.asynchronous,
             update_every=self.pipeline.microbatches if schedule.double_buffered else 1,
             slices=slices,
-            hop=tuple(_hops(placement, costs.message, topology)),
+            hop=tuple(_hops(placement, costs.message, topology)) if self.cluster is not None else (),
             speed=tuple(topology.speed(rank) for rank in range(self.pipeline.ranks)),
             op_overhead=self.runtime.op_overhead,
         )
 
 
-def _hops(placement: Placement, message: Values, topology: Topology) -> Iterator[Fraction]:
+def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
     """Seconds of each stage's message to the next stage, the links being idle; nothing where both are on one rank."""
     for stage, (mine, its) in enumerate(pairwise(placement.ranks_of)):
         link = topology.link(mine[0], its[0])

@@ -53,6 +53,11 @@ class Problem:
         """How many stages the model has."""
         return self.placement.stages
 
+    def op_seconds(self, kind: Kind, stage: int) -> Fraction:
+        """What an op takes on its rank: its cost by the rank's speed, and the overhead."""
+        speed = self.speed[self.placement.ranks_of[stage][0]] if self.speed else 1
+        return self.costs.seconds(kind)[stage] / speed + self.op_overhead
+
     def rank(self, index: int) -> Rank:
         """One rank's view of the problem."""
         return Rank(index, self.ranks, self.microbatches, self.placement.stages_of[index])

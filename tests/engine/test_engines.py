@@ -17,6 +17,7 @@ from ppsim.errors import DeadlockError
 from ppsim.plan import Needs, Plan
 from tests.engine.stepwise import NOT_YET, Stepwise
 from tests.engine.strategies import plans
+from tests.simulated import simulate
 
 compiled = pytest.importorskip("ppsim.engine.compiled", reason="Numba is not installed")
 SOME = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -112,3 +113,13 @@ def renumbered(plan: Plan, dice: np.random.Generator) -> Plan:
         start_needs=mixed(plan.start_needs),
         end_needs=mixed(plan.end_needs),
     )
+
+
+@pytest.mark.parametrize("engine", ["simpy", "compiled"])
+def test_a_chain_of_thousands_of_transfers(engine: str) -> None:
+    """Gradient buckets go one after the other, here 5000 that take no time: the step is F + B = 3 ms."""
+    result = simulate(
+        "1f1b", 1, 1, engine=engine, costs={"weights": "5000 B"}, pipeline={"data_parallel": 2, "grad_bucket": "1 B"}
+    )
+    assert len(result.plan.transfers) == 5000
+    assert result.timeline.makespan == 3_000_000

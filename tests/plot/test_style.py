@@ -41,6 +41,7 @@ def draw(folder: Path, seed: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_two_runs_write_the_same_bytes_and_no_date(tmp_path):
     first, second = draw(tmp_path / "a", "1"), draw(tmp_path / "b", "2")
     assert len(first) == 6

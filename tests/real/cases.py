@@ -91,23 +91,23 @@ def _slowed(result: ppsim.Result, case: Case, op_overhead_ns: int) -> Run:
     return Run(timeline.plan, timeline, result.problem, result.run.knows)
 
 
-FITTED_ON = Case("fit: 1f1b p4 m8", "1f1b", 4, 8, (10, 10, 10, 10), (20, 20, 20, 20))
+FITTED_ON = Case("fit: 1f1b p3 m8", "1f1b", 3, 8, (10, 10, 10), (20, 20, 20))
 """Gives ``op_overhead``, and is counted nowhere."""
 
 CASES = (
-    Case("gpipe p2 m4, short", "gpipe", 2, 4, (5, 5), (10, 10)),
+    Case("gpipe p2 m4", "gpipe", 2, 4, (15, 15), (30, 30)),
     Case("gpipe p3 m6, unequal", "gpipe", 3, 6, (10, 30, 20), (25, 60, 40)),
-    Case("gpipe p4 m16", "gpipe", 4, 16, (8, 8, 8, 8), (16, 16, 16, 16)),
+    Case("gpipe p4 m16", "gpipe", 4, 16, (10, 10, 10, 10), (20, 20, 20, 20)),
     Case("gpipe p4 m8, some microbatches slow", "gpipe", 4, 8, (10, 10, 10, 10), (20, 20, 20, 20),
          slow={(1, 2): 3, (1, 3): 3, (1, 6): 2.5}),
-    Case("1f1b p2 m8, short", "1f1b", 2, 8, (5, 5), (10, 10)),
+    Case("1f1b p2 m8", "1f1b", 2, 8, (15, 15), (30, 30)),
     Case("1f1b p3 m6, unequal", "1f1b", 3, 6, (20, 30, 10), (40, 55, 25)),
     Case("1f1b p4 m8, straggler", "1f1b", 4, 8, (10, 10, 10, 10), (20, 20, 20, 20), speed=(1, 1, 0.5, 1)),
-    Case("1f1b p4 m16, short", "1f1b", 4, 16, (5, 5, 5, 5), (10, 10, 10, 10)),
+    Case("1f1b p4 m16, unequal", "1f1b", 4, 16, (5, 10, 10, 10), (10, 20, 20, 20)),
     Case("1f1b p4 m10, some microbatches slow", "1f1b", 4, 10, (12, 12, 12, 12), (24, 24, 24, 24),
          slow={(2, 3): 2.5, (2, 4): 2.5, (2, 7): 2}),
     Case("looped bfs p2 v2 m4", "looped_bfs", 2, 4, (15, 20, 25, 10), (30, 40, 50, 20)),
-    Case("looped bfs p4 v2 m8", "looped_bfs", 4, 8, (6,) * 8, (12,) * 8),
+    Case("looped bfs p4 v2 m8", "looped_bfs", 4, 8, (10,) * 8, (20,) * 8),
     Case("interleaved p2 v2 m4, unequal", "interleaved_1f1b", 2, 4, (20, 35, 25, 30), (45, 60, 50, 55)),
     Case("interleaved p4 v2 m8", "interleaved_1f1b", 4, 8, (10,) * 8, (20,) * 8),
     Case("interleaved p3 v2 m6, straggler", "interleaved_1f1b", 3, 6, (10,) * 6, (20,) * 6, speed=(1, 0.6, 1)),

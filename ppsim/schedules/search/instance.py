@@ -83,7 +83,7 @@ class Instance:
             held_at=[0, *accumulate(len(held) for held in placement.stages_of)],
             held=[stage for held in placement.stages_of for stage in held],
             duration=[to_ns(problem.op_seconds(kind, stage)) for kind in SPLIT for stage in range(problem.stages)],
-            hop=[to_ns(seconds) for seconds in problem.hop] + [0],
+            hop=[*(to_ns(seconds) for seconds in problem.hop or [Fraction(0)] * (problem.stages - 1)), 0],
             memory=memory,
         )
 
