@@ -221,10 +221,10 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
     after = np.empty(t, np.int32)
     is_touched = np.zeros(len(ports), np.bool_)
     touched = np.empty(len(ports), np.uint32)  # lanes that may have one to start
-    turns = np.empty((len(ports), 2), np.int64)  # a heap of those: (ready time, transfer)
+    turns = np.empty((len(ports), 2), np.int64)  # the first of each of those: (ready time, transfer)
     heap = np.empty((ranks + t, 2), np.int64)  # what will end, leave or arrive: (time, event)
     met = np.empty(2 * n + t + ranks, np.uint32)  # things whose needs are all met, to be looked at in this instant
-    touches = turn = coming = things = 0
+    touches = coming = things = 0
     for rank in range(ranks):
         if offsets[rank] < offsets[rank + 1]:
             met[things] = offsets[rank]
@@ -313,15 +313,13 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                 is_touched[lane] = True
                 touched[touches] = lane
                 touches += 1
-        while touches:  # the settle pass
-            touches -= 1
-            lane = touched[touches]
+        for k in range(touches):  # the settle pass
+            lane = touched[k]
             is_touched[lane] = False
-            if not taken[ports[lane, 0]] and not taken[ports[lane, 1]]:
-                turn = _push(turns, turn, moment[2 * n + head[lane]], head[lane])
-        while turn:
-            transfer = turns[0, 1]
-            turn = _pop(turns, turn)
+            turns[k, 0], turns[k, 1] = moment[2 * n + head[lane]], head[lane]
+        _sort(turns, touches)
+        for k in range(touches):
+            transfer = turns[k, 1]
             used = route[transfer]
             lane = lane_of[used]
             if taken[ports[lane, 0]] or taken[ports[lane, 1]]:
@@ -336,6 +334,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
             if starts:
                 things = _tell(2 * n + transfer, first, waiting, moment, met, things)
             coming = _push(heap, coming, now + occupancy[used], 2 * n + t + transfer)
+        touches = 0
         if not things:
             if not coming:
                 break
@@ -372,11 +371,11 @@ def _tell(happened: int, first: Numbers, waiting: Numbers, moment: Longs, met: N
 
 @_compiled
 def _push(heap: Longs, size: int, when: int, what: int) -> int:
-    """Put a pair into a heap of pairs; returns its new size."""
+    """Put a pair into a heap of pairs, by their first numbers; returns its new size."""
     place = size
     while place > 0:
         parent = (place - 1) // 2
-        if heap[parent, 0] < when or (heap[parent, 0] == when and heap[parent, 1] <= what):
+        if heap[parent, 0] <= when:
             break
         heap[place, 0], heap[place, 1] = heap[parent, 0], heap[parent, 1]
         place = parent
@@ -386,19 +385,33 @@ def _push(heap: Longs, size: int, when: int, what: int) -> int:
 
 @_compiled
 def _pop(heap: Longs, size: int) -> int:
-    """Take the least pair, the first, out of a heap; returns its new size."""
+    """Take the first pair, which has the least first number, out of a heap; returns its new size."""
     size -= 1
     when, what = heap[size, 0], heap[size, 1]
     place, child = 0, 1
     while child < size:
-        other = child + 1
-        if other < size and (
-            heap[other, 0] < heap[child, 0] or (heap[other, 0] == heap[child, 0] and heap[other, 1] < heap[child, 1])
-        ):
-            child = other
-        if when < heap[child, 0] or (when == heap[child, 0] and what <= heap[child, 1]):
+        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
+            child += 1
+        if when <= heap[child, 0]:
             break
         heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
         place, child = child, 2 * child + 1
     heap[place, 0], heap[place, 1] = when, what
     return size
+
+
+@_compiled
+def _sort(pairs: Longs, size: int) -> None:
+    """Sort so many pairs by both numbers, in place, by Shell's method."""
+    gap = size // 2
+    while gap:
+        for start in range(gap, size):
+            when, what = pairs[start, 0], pairs[start, 1]
+            place = start
+            while place >= gap and (
+                pairs[place - gap, 0] > when or (pairs[place - gap, 0] == when and pairs[place - gap, 1] > what)
+            ):
+                pairs[place, 0], pairs[place, 1] = pairs[place - gap, 0], pairs[place - gap, 1]
+                place -= gap
+            pairs[place, 0], pairs[place, 1] = when, what
+        gap //= 2

@@ -57,9 +57,20 @@ class Crew:
                 batch = [self._again.popleft()]
             if not batch:
                 break
-            self._flying[self.pool.submit(self.base, batch)] = batch
+            self._flying[self._submitted(batch)] = batch
             went = True
         return went
+
+    def _submitted(self, batch: list[Task]) -> Future[list[Row]]:
+        """The batch's rows, some time; where a worker has died since anybody looked, that is what comes of it."""
+        try:
+            return self.pool.submit(self.base, batch)
+        except Exception as error:
+            if not self.pool.died(error):
+                raise
+            lost: Future[list[Row]] = Future()
+            lost.set_exception(error)
+            return lost
 
     def _has_suspect(self) -> bool:
         return any(self._strikes.get(batch[0][0], 0) >= SUSPECT for batch in self._flying.values())

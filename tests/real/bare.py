@@ -10,6 +10,8 @@ from pathlib import Path
 import torch
 from torch import distributed
 
+from tests.real import priority
+
 
 def transfers(sizes: list[int], repeats: int, rank: int) -> list[tuple[int, int]]:
     """(start, end) in ns of every message of rank 0 to rank 1, as this rank sees it."""
@@ -30,6 +32,7 @@ def transfers(sizes: list[int], repeats: int, rank: int) -> list[tuple[int, int]
 def main(path: Path, rank: int) -> None:
     """Read the spec, send, write what was found."""
     spec = json.loads(path.read_text())
+    priority.to_wake_up_in_time()
     distributed.init_process_group("gloo", init_method=path.with_suffix(".store").as_uri(), rank=rank, world_size=2)
     path.with_suffix(f".{rank}").write_text(json.dumps(transfers(spec["sizes"], spec["repeats"], rank)))
     distributed.barrier()

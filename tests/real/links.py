@@ -56,6 +56,7 @@ CASES = (
     LinkCase(_case("1f1b p3 m6, 4 MB", "1f1b", 3, 3, 6, 4), (400,) * 3),
     LinkCase(_case("looped bfs p2 v2 m4, 2 MB", "looped_bfs", 4, 2, 4, 2), (400,) * 2),
     LinkCase(_case("interleaved p2 v2 m4, 2 MB", "interleaved_1f1b", 4, 2, 4, 2), (400,) * 2),
+    LinkCase(_case("gpipe p4 m6, 1 MB", "gpipe", 4, 4, 6, 1), (400,) * 4),
     LinkCase(_case("gpipe p4 m6, 1 MB, two ranks per port", "gpipe", 4, 4, 6, 1), (400, 400), (0, 1, 0, 1)),
 )  # fmt: skip
 

@@ -8,11 +8,9 @@ clock, which all processes share.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,8 @@ from typing import Any
 import torch
 from torch import distributed, nn
 from torch.distributed.pipelining import PipelineStage, schedules
+
+from tests.real import priority
 
 TIMEOUT = timedelta(seconds=60)
 
@@ -150,9 +150,7 @@ def main(path: Path, rank: int) -> None:
     """Read the spec, run, write what was found."""
     spec = json.loads(path.read_text())
     torch.set_num_threads(1)
-    with suppress(PermissionError):
-        # It sleeps nearly all the time: with priority it wakes up in time, whatever else the machine does.
-        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    priority.to_wake_up_in_time()
     store = path.with_suffix(".store").as_uri()
     distributed.init_process_group("gloo", init_method=store, rank=rank, world_size=len(spec["held"]), timeout=TIMEOUT)
     path.with_suffix(f".{rank}").write_text(json.dumps(steps(spec, rank)))

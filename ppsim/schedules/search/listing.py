@@ -31,6 +31,8 @@ class Policy:
     """No F that would delay the first microbatch's gradient: it goes up the ranks without a stop."""
     patient: bool = True
     """A rank may wait as long as another has waited already; without, it runs a W rather than wait."""
+    room: bool = False
+    """W makes room at once for an F that is ready and lacks memory."""
     eager: bool = False
     """W right after its I, as long as the rank has forwards to come."""
 
@@ -48,7 +50,7 @@ def list_schedule(instance: Instance, policy: Policy) -> Sequence | None:
         instance.ranks, instance.stages, instance.microbatches, instance.rank_of, instance.held_at, instance.held,
         instance.duration, instance.hop, take, instance.memory.keep, instance.memory.limit,
         credits(instance) if policy.shares else [UNLIMITED] * instance.stages, reserve,
-        policy.first == "forward" , policy.hold, policy.patient, policy.eager, sequence,
+        policy.first == "forward" , policy.hold, policy.patient, policy.eager, policy.room, sequence,
     )  # fmt: skip
     return sequence if len(sequence) == instance.ops else None
 
@@ -70,7 +72,7 @@ def credits(instance: Instance) -> Ints:
 
 def _dispatch(
     ranks: int, stages: int, m: int, rank_of: Ints, held_at: Ints, held: Ints, duration: Ints, hop: Ints, take: Ints,
-    keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool, patient: bool, eager: bool,
+    keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool, patient: bool, eager: bool, make_room: bool,
     sequence: Sequence,
 ) -> None:  # fmt: skip
     """Flat lists throughout: this is the loop that takes the time."""
@@ -92,7 +94,7 @@ def _dispatch(
             room -= used[held[x]]
         forward = backward = weight = -1
         next_forward = next_backward = first_backward = NEVER
-        more, blocked, earlier = False, False, 0
+        more, blocked, full, earlier = False, False, False, 0
         for x in range(first, beyond):
             s = held[x]
             done = backwards[s]
@@ -114,12 +116,13 @@ def _dispatch(
                 at = forward_at[s * m + k]
                 if k - done >= credit[s] or room < take[s] or earlier + take[s] + reserve[s] > limit[r]:
                     blocked = blocked or at <= now
+                    full = full or (at <= now and k - done < credit[s])
                 elif at > now:
                     next_forward = min(next_forward, at)
                 elif forward < 0 or k < forwards[forward]:
                     forward = s
         kind = -1
-        if weight >= 0 and eager and more:
+        if weight >= 0 and ((eager and more) or (make_room and full and forward < 0)):
             kind = 2
         elif backward >= 0 and (forward < 0 or not forward_first):
             kind = 1

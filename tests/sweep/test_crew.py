@@ -1,0 +1,97 @@
+"""What becomes of batches whose workers die, without real deaths: every case comes out once, the deadly one as failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+import pytest
+
+from ppsim.sweep.cases import Base
+from ppsim.sweep.crew import SUSPECT, Crew
+from ppsim.sweep.db import Row
+from ppsim.sweep.pool import Pool
+from ppsim.sweep.work import Task
+
+
+class Death(Exception):
+    """A worker's."""
+
+
+class Mortal(Pool):
+    """Two workers that die over some cases: with a future's error, or already when asked; the others' batches may go
+    with them."""
+
+    def __init__(self, deadly: Sequence[str], whole: bool, on_submit: bool) -> None:
+        self.deadly, self.breaks_whole, self.on_submit = set(deadly), whole, on_submit
+        self.width, self.asked, self.broken, self.restarts = 2, Counter[str](), False, 0
+
+    def submit(self, base: Base, tasks: Sequence[Task]) -> Future[list[Row]]:
+        future: Future[list[Row]] = Future()
+        self.asked.update(case for case, _ in tasks)
+        if self.deadly & {case for case, _ in tasks} or self.broken:
+            self.broken = self.breaks_whole
+            if self.on_submit:
+                raise Death
+            future.set_exception(Death())
+        else:
+            future.set_result([Row(case, 0.01, {}) for case, _ in tasks])
+        return future
+
+    def died(self, error: BaseException) -> bool:
+        return isinstance(error, Death)
+
+    def restart(self) -> None:
+        self.broken = False
+        self.restarts += 1
+
+    def close(self) -> None: ...
+
+
+def outcome(pool: Mortal, cases: int) -> list[Row]:
+    waiting = [(f"case {i}", "{}") for i in range(cases)]
+    rows: list[Row] = []
+
+    def source(most: int) -> list[Task]:
+        batch = waiting[:most]
+        del waiting[:most]
+        return batch
+
+    assert Crew(pool, Base("{}", Path("x"))).work(source, rows.extend)
+    return rows
+
+
+@pytest.mark.parametrize("on_submit", [False, True])
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("deadly", [(), ("case 0",), ("case 199",), ("case 3", "case 4", "case 150")])
+def test_every_case_comes_out_once(deadly: Sequence[str], whole: bool, on_submit: bool) -> None:
+    pool = Mortal(deadly, whole, on_submit)
+    rows = outcome(pool, 200)
+    assert sorted(row.id for row in rows) == sorted(f"case {i}" for i in range(200))
+    assert {row.id for row in rows if row.error} == set(deadly)
+    # A case gets so many chances, and one more on its own.
+    assert all(pool.asked[case] <= SUSPECT + 1 for case in deadly)
+
+
+def test_an_error_that_is_no_death_ends_the_work() -> None:
+    class Broken(Mortal):
+        def died(self, error: BaseException) -> bool:
+            return False
+
+    with pytest.raises(Death):
+        outcome(Broken(["case 0"], whole=False, on_submit=False), 5)
+
+
+def test_stop_ends_it_and_keeps_what_is_there() -> None:
+    pool = Mortal([], whole=True, on_submit=False)
+    waiting = [(f"case {i}", "{}") for i in range(50)]
+    rows: list[Row] = []
+
+    def source(most: int) -> list[Task]:
+        return [waiting.pop(0)] if waiting else []
+
+    assert not Crew(pool, Base("{}", Path("x"))).work(source, rows.extend, stop=lambda: len(rows) >= 8)
+    assert 8 <= len(rows) < 50
+    assert len(rows) + len(waiting) <= 50
