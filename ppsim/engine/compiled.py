@@ -11,30 +11,20 @@ needs Numba.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from ppsim.engine.deadlock import explain
+from ppsim.engine.jit import jit, pop, push, sort
 from ppsim.errors import ConfigError
 from ppsim.ops import NONE
 from ppsim.plan.table import Ints, Longs, Plan
 from ppsim.timeline import NEVER, Timeline, finished
 
-Function = TypeVar("Function", bound=Callable[..., object])
 Numbers = NDArray[np.uint32]
 """Unsigned, so that no code is made for indices below zero: a tenth of the time."""
-
-
-def _compiled(function: Function) -> Function:
-    """Compile at the first call; the machine code is kept on disk where there is a place for it."""
-    try:
-        return cast(Function, njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return cast(Function, njit(nogil=True)(function))
 
 
 class _Work(NamedTuple):
@@ -108,7 +98,7 @@ def _lanes(plan: Plan) -> _Lanes:
     return _Lanes(of_route, pairs.astype(np.uint32), at_ptr.astype(np.uint32), (by_port // 2).astype(np.uint32))
 
 
-@_compiled
+@jit
 def _without_ports(work: _Work, moment: Longs) -> None:
     """Fill in ``moment`` of every thing: run each rank as far as it gets, then those that waited for it.
 
@@ -195,7 +185,7 @@ def _without_ports(work: _Work, moment: Longs) -> None:
                 next_waiter[other], waiter[rank] = waiter[rank], other
 
 
-@_compiled
+@jit
 def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs) -> None:
     """Fill in ``moment`` of every thing and ``transfer_start``: one instant after the other, each until it has settled.
 
@@ -238,7 +228,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
         while things or (coming and heap[0, 0] == now):
             if not things:  # something ends, leaves or arrives
                 happened = heap[0, 1]
-                coming = _pop(heap, coming)
+                coming = pop(heap, coming)
                 if happened < 2 * n:
                     busy[rank_of[happened - n]] = False
                     met[things] = happened
@@ -250,7 +240,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                     continue
                 used = route[happened - 2 * n - t]
                 if latency[used]:
-                    coming = _push(heap, coming, now + latency[used], happened + t)
+                    coming = push(heap, coming, now + latency[used], happened + t)
                 else:
                     things = _tell(happened + t, first, waiting, moment, met, things)
                 if lane_of[used] == NONE:
@@ -279,7 +269,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                             things = _tell(row, first, waiting, moment, met, things)
                         if duration[row]:
                             busy[rank] = True
-                            coming = _push(heap, coming, now + duration[row], n + row)
+                            coming = push(heap, coming, now + duration[row], n + row)
                             break
                     if held and moment[n + row] < NEVER:
                         break
@@ -294,7 +284,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
                 transfer_start[transfer] = now
                 if starts:
                     things = _tell(thing, first, waiting, moment, met, things)
-                coming = _push(heap, coming, now + occupancy[route[transfer]], thing + t)
+                coming = push(heap, coming, now + occupancy[route[transfer]], thing + t)
                 continue
             place = tail[lane]
             while place != NONE and place > transfer and moment[2 * n + place] == now:
@@ -317,7 +307,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
             lane = touched[k]
             is_touched[lane] = False
             turns[k, 0], turns[k, 1] = moment[2 * n + head[lane]], head[lane]
-        _sort(turns, touches)
+        sort(turns, touches)
         for k in range(touches):
             transfer = turns[k, 1]
             used = route[transfer]
@@ -333,7 +323,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
             transfer_start[transfer] = now
             if starts:
                 things = _tell(2 * n + transfer, first, waiting, moment, met, things)
-            coming = _push(heap, coming, now + occupancy[used], 2 * n + t + transfer)
+            coming = push(heap, coming, now + occupancy[used], 2 * n + t + transfer)
         touches = 0
         if not things:
             if not coming:
@@ -341,7 +331,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
             now = int(heap[0, 0])
 
 
-@_compiled
+@jit
 def _waiting(events: int, ptr: Numbers, event: Numbers) -> tuple[Numbers, Numbers]:
     """What waits for each event e: ``waiting[first[e]:first[e + 1]]``."""
     first = np.zeros(events + 1, np.uint32)
@@ -357,7 +347,7 @@ def _waiting(events: int, ptr: Numbers, event: Numbers) -> tuple[Numbers, Number
     return first, waiting
 
 
-@_compiled
+@jit
 def _tell(happened: int, first: Numbers, waiting: Numbers, moment: Longs, met: Numbers, things: int) -> int:
     """An event has happened: those that wait for it have one need less; returns the number of things in ``met``."""
     for k in range(first[happened], first[happened + 1]):
@@ -367,51 +357,3 @@ def _tell(happened: int, first: Numbers, waiting: Numbers, moment: Longs, met: N
             met[things] = thing
             things += 1
     return things
-
-
-@_compiled
-def _push(heap: Longs, size: int, when: int, what: int) -> int:
-    """Put a pair into a heap of pairs, by their first numbers; returns its new size."""
-    place = size
-    while place > 0:
-        parent = (place - 1) // 2
-        if heap[parent, 0] <= when:
-            break
-        heap[place, 0], heap[place, 1] = heap[parent, 0], heap[parent, 1]
-        place = parent
-    heap[place, 0], heap[place, 1] = when, what
-    return size + 1
-
-
-@_compiled
-def _pop(heap: Longs, size: int) -> int:
-    """Take the first pair, which has the least first number, out of a heap; returns its new size."""
-    size -= 1
-    when, what = heap[size, 0], heap[size, 1]
-    place, child = 0, 1
-    while child < size:
-        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
-            child += 1
-        if when <= heap[child, 0]:
-            break
-        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
-        place, child = child, 2 * child + 1
-    heap[place, 0], heap[place, 1] = when, what
-    return size
-
-
-@_compiled
-def _sort(pairs: Longs, size: int) -> None:
-    """Sort so many pairs by both numbers, in place, by Shell's method."""
-    gap = size // 2
-    while gap:
-        for start in range(gap, size):
-            when, what = pairs[start, 0], pairs[start, 1]
-            place = start
-            while place >= gap and (
-                pairs[place - gap, 0] > when or (pairs[place - gap, 0] == when and pairs[place - gap, 1] > what)
-            ):
-                pairs[place, 0], pairs[place, 1] = pairs[place - gap, 0], pairs[place - gap, 1]
-                place -= gap
-            pairs[place, 0], pairs[place, 1] = when, what
-        gap //= 2

@@ -1,49 +1,77 @@
-"""List scheduling: a user's own costs give an order."""
+"""Greedy: list scheduling by priority under a limit of memory, so that a user's own costs give an order."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
-from ppsim.errors import ScheduleError
-from ppsim.model import Whole
-from ppsim.ops import Orders
-from ppsim.placement import Placement, loop, v_shape
+from ppsim.model import Flag, Whole
+from ppsim.ops import Kind, Orders
+from ppsim.placement import Placement, loop, wave
 from ppsim.schedules.base import Problem
-from ppsim.schedules.search.instance import Instance
+from ppsim.schedules.search.instance import SPLIT, Instance
 from ppsim.schedules.search.listing import Policy, list_schedule
 from ppsim.schedules.search.portfolio import as_orders
 from ppsim.schedules.zb import Searched
 
 
 class Greedy(Searched):
-    """Every free rank takes the best of its ops that are ready and fit its memory; W fills the gaps.
+    """Every rank, when it is free, takes the best of its ops that are ready and fit its memory; W fills gaps.
 
+    A forward leaves room for an activation of each later stage of its rank, so that no order gets stuck.
     Source: Graham 1966, Bounds for certain multiprocessing anomalies (list scheduling).
     """
 
     name: Literal["greedy"] = "greedy"
-    shape: Literal["loop", "v"] = "loop"
-    """Where the stages are: stage s on rank s mod p, or two chunks up and down a V."""
-    virtual_stages: Whole = Field(1, ge=1)
-    """Stages per rank of a loop."""
+    shape: Literal["loop", "v", "wave"] = "loop"
+    """Where the stages are: stage s on rank s mod p; two chunks up and down a V; or several turns of it."""
+    virtual_stages: Whole | None = Field(None, ge=1)
+    """Stages per rank of a loop (default: 1) or of a wave (default: 4)."""
     priority: Literal["backward", "forward"] = "backward"
-    """Which goes first where both are ready."""
+    """Which goes first where both are ready; of several stages, the microbatch that came first."""
+    hold_for_first_gradient: Flag = False
+    """No forward that would delay the first microbatch's gradient on its way back."""
+    share_memory: Flag = False
+    """Each stage has a share of its rank's memory, in proportion to its distance from the end of the model."""
+    split_backward: Flag = True
+    """I and W, or B as a whole."""
+
+    @property
+    def stages_per_rank(self) -> int:
+        """How many stages a rank holds."""
+        return self.virtual_stages or {"loop": 1, "v": 2, "wave": 4}[self.shape]
 
     def placement(self, ranks: int) -> Placement:
-        """A loop or a V."""
-        return v_shape(ranks) if self.shape == "v" else loop(ranks, self.virtual_stages)
+        """A loop, a V or a wave."""
+        v = self.stages_per_rank
+        return loop(ranks, v) if self.shape == "loop" else wave(ranks, v // 2)
 
     def default_limit(self, ranks: int) -> int:
         """As many activations as 1F1B's first rank holds, of each chunk."""
-        return ranks * (2 if self.shape == "v" else self.virtual_stages)
+        return ranks * self.stages_per_rank
+
+    def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
+        """A V has two stages per rank, each turn of a wave two more."""
+        v = self.stages_per_rank
+        if (self.shape == "v" and v != 2) or (self.shape == "wave" and v % 2):
+            works = 2 if self.shape == "v" else v + 1
+            yield "schedule.virtual_stages", f"{v} stages per rank make no {self.shape}; {works} works"
+            return
+        yield from super().problems(ranks, microbatches)
 
     def orders(self, problem: Problem) -> Orders:
-        """What list scheduling gives."""
+        """What list scheduling gives for these costs, speeds and links."""
+        kinds: tuple[Kind, ...] = SPLIT
+        if not self.split_backward:
+            # The whole backward takes I's place; W is left with nothing, neither time nor memory.
+            kinds, nothing = (Kind.F, Kind.B), (problem.costs.backward[0] * 0,) * problem.stages
+            whole = replace(
+                problem.costs, input_grad=problem.costs.backward, weight_grad=nothing, held_for_weight_grad=nothing
+            )
+            problem = replace(problem, costs=whole)
         instance = Instance.of(problem, self.memory(problem))
-        for policy in (Policy(self.priority), Policy("forward", shares=True)):
-            sequence = list_schedule(instance, policy)
-            if sequence is not None:
-                return as_orders(instance, sequence)
-        raise ScheduleError("schedule: list scheduling gets stuck in this memory; allow more")
+        policy = Policy(self.priority, self.share_memory, self.hold_for_first_gradient)
+        return as_orders(instance, list_schedule(instance, policy), kinds)

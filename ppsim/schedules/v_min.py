@@ -21,5 +21,5 @@ class VMin(Searched):
         return v_shape(ranks)
 
     def default_limit(self, ranks: int) -> int:
-        """Activations of a chunk, two of which make one of a rank."""
-        return 2 * ((ranks + 4) // 3)
+        """Activations of a chunk, two of which make one of a rank; on two ranks three chunks are enough."""
+        return 3 if ranks == 2 else 2 * ((ranks + 4) // 3)

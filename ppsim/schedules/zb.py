@@ -37,7 +37,8 @@ class Searched(Schedule):
             yield "schedule.memory_limit", "max_in_flight is given, too; leave one of them out"
         least = max(len(held) for held in self.placement(ranks).stages_of)
         if self.max_in_flight is not None and self.max_in_flight < least:
-            yield "schedule.max_in_flight", f"a rank holds {least} stages; {self.max_in_flight} is too few, {least} works"
+            few = self.max_in_flight
+            yield "schedule.max_in_flight", f"a rank holds {least} stages; {few} is too few, {least} works"
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p."""

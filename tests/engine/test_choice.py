@@ -88,7 +88,7 @@ def test_a_deadlock_reads_the_same_from_both() -> None:
 
 def test_code_without_a_file_is_compiled_all_the_same() -> None:
     """Where the machine code can't be kept on disk, because no folder can be written, Numba refuses to cache."""
-    compiled = pytest.importorskip("ppsim.engine.compiled", reason="Numba is not installed")
+    engine = pytest.importorskip("ppsim.engine.jit", reason="Numba is not installed")
     made: dict[str, object] = {}
     exec("def double(x):\n    return 2 * x\n", made)  # nothing that a cache could be found by
-    assert compiled._compiled(made["double"])(21) == 42
+    assert engine.jit(made["double"])(21) == 42

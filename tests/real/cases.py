@@ -91,7 +91,7 @@ def _slowed(result: ppsim.Result, case: Case, op_overhead_ns: int) -> Run:
     return Run(timeline.plan, timeline, result.problem, result.run.knows)
 
 
-FITTED_ON = Case("fit: 1f1b p3 m8", "1f1b", 3, 8, (10, 10, 10), (20, 20, 20))
+FITTED_ON = Case("fit: 1f1b p4 m8", "1f1b", 4, 8, (10, 10, 10, 10), (20, 20, 20, 20))
 """Gives ``op_overhead``, and is counted nowhere."""
 
 CASES = (

@@ -11,9 +11,9 @@
   that meet in a batch the later one has its message ahead of its word, so that the other's begins when that has left:
   the two directions of a pair take turns (``taking_turns``). Links that carry control messages beside the data, such
   as NCCL's, have no such turns. A send is over when the socket has all of it, which is as soon as it begins to leave
-  (gloo asks for a send buffer as large as the message; of a larger one than ``net.core.wmem_max``, 4 MB here, the rest
-  would be waited for). Batches of a send alone, in the warm-up and among the last backwards, are not waited for at all
-  (``sends_in_flight``); Megatron's are.
+  (gloo asks for a send buffer as large as the message and gets up to ``net.core.wmem_max``: 4 MB where the table was
+  made; of a larger message the rest would be waited for). Batches of a send alone, in the warm-up and among the last
+  backwards, are not waited for at all (``sends_in_flight``); Megatron's are.
 """
 
 from __future__ import annotations

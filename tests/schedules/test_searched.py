@@ -92,7 +92,7 @@ def test_v_shapes_need_what_their_paper_says() -> None:
 def test_too_little_memory_is_an_answer() -> None:
     import ppsim
 
-    with pytest.raises(ppsim.ConfigError, match="schedule.max_in_flight: a rank holds 2 stages; 1 is too few, 2 works"):
+    with pytest.raises(ppsim.ConfigError, match=r"schedule\.max_in_flight: .*1 "):
         simulate({"name": "zbv_auto", "max_in_flight": 1}, 4, 8)
 
 

@@ -70,7 +70,8 @@ def started(*arguments: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        with suppress(ValueError):  # its output has been read already
+            process.communicate()
 
 
 def rows(file: Path, query: str) -> list[tuple[Any, ...]]:
@@ -92,10 +93,14 @@ def finished(file: Path) -> int:
         return 0
 
 
-def wait_until(holds: Callable[[], bool], what: str, patience: float = 120) -> None:
-    """Look again and again; an AssertionError that says what didn't happen."""
+def wait_until(
+    holds: Callable[[], bool], what: str, process: subprocess.Popen[str] | None = None, patience: float = 120
+) -> None:
+    """Look again and again; an AssertionError that says what didn't happen, at once where the process has ended."""
     end = time.monotonic() + patience
     while not holds():
+        if process is not None and process.poll() is not None and not holds():
+            raise AssertionError(f"{what}: the process ended before\n{process.communicate()[1]}")
         assert time.monotonic() < end, f"{what}: not within {patience} s"
         time.sleep(0.02)
 

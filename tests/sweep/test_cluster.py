@@ -76,7 +76,7 @@ def test_a_dask_cluster_gives_the_same_table_and_a_dead_worker_costs_nothing(tmp
 
         file = tmp_path / "dask2/sweep.sqlite"
         with started("sweep", "x.yaml", "--cluster", address, "--out", "dask2", cwd=tmp_path) as sweep:
-            wait_until(lambda: finished(file) >= 20, "20 finished cases")
+            wait_until(lambda: finished(file) >= 20, "20 finished cases", sweep)
             before = seconds(file)
             os.kill(workers[0].pid, signal.SIGKILL)
             _, errors = sweep.communicate(timeout=300)

@@ -16,7 +16,7 @@ from ppsim.sweep.pool import Pool
 from ppsim.sweep.work import Task
 
 
-class Death(Exception):
+class DeathError(Exception):
     """A worker's."""
 
 
@@ -34,14 +34,14 @@ class Mortal(Pool):
         if self.deadly & {case for case, _ in tasks} or self.broken:
             self.broken = self.breaks_whole
             if self.on_submit:
-                raise Death
-            future.set_exception(Death())
+                raise DeathError
+            future.set_exception(DeathError())
         else:
             future.set_result([Row(case, 0.01, {}) for case, _ in tasks])
         return future
 
     def died(self, error: BaseException) -> bool:
-        return isinstance(error, Death)
+        return isinstance(error, DeathError)
 
     def restart(self) -> None:
         self.broken = False
@@ -80,7 +80,7 @@ def test_an_error_that_is_no_death_ends_the_work() -> None:
         def died(self, error: BaseException) -> bool:
             return False
 
-    with pytest.raises(Death):
+    with pytest.raises(DeathError):
         outcome(Broken(["case 0"], whole=False, on_submit=False), 5)
 
 

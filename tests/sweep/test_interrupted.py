@@ -45,7 +45,7 @@ def test_killed_and_resumed(whole: bytes, tmp_path: Path) -> None:
     """kill -9 of the sweep in the middle; its workers end by themselves."""
     written(tmp_path, MANY)
     with started("sweep", "x.yaml", cwd=tmp_path) as sweep:
-        wait_until(lambda: finished(in_file(tmp_path)) >= 20, "20 finished cases")
+        wait_until(lambda: finished(in_file(tmp_path)) >= 20, "20 finished cases", sweep)
         workers = workers_of(sweep.pid)
         os.kill(sweep.pid, signal.SIGKILL)
         sweep.wait()
@@ -61,7 +61,7 @@ def test_ctrl_c_keeps_what_is_finished(whole: bytes, tmp_path: Path) -> None:
     """Ctrl-C reaches the whole process group, as from a terminal; nobody prints a traceback."""
     written(tmp_path, MANY)
     with started("sweep", "x.yaml", cwd=tmp_path) as sweep:
-        wait_until(lambda: finished(in_file(tmp_path)) >= 20, "20 finished cases")
+        wait_until(lambda: finished(in_file(tmp_path)) >= 20, "20 finished cases", sweep)
         os.killpg(sweep.pid, signal.SIGINT)
         _, errors = sweep.communicate(timeout=60)
     assert sweep.returncode == 130
@@ -75,7 +75,7 @@ def test_ctrl_c_keeps_what_is_finished(whole: bytes, tmp_path: Path) -> None:
 def test_a_dead_worker_costs_nothing(whole: bytes, tmp_path: Path) -> None:
     written(tmp_path, MANY)
     with started("sweep", "x.yaml", cwd=tmp_path) as sweep:
-        wait_until(lambda: finished(in_file(tmp_path)) >= 20, "20 finished cases")
+        wait_until(lambda: finished(in_file(tmp_path)) >= 20, "20 finished cases", sweep)
         before = seconds(in_file(tmp_path))
         os.kill(workers_of(sweep.pid)[0], signal.SIGKILL)
         _, errors = sweep.communicate(timeout=300)
@@ -87,7 +87,7 @@ def test_a_dead_worker_costs_nothing(whole: bytes, tmp_path: Path) -> None:
 def test_a_second_sweep_in_the_folder_is_refused(tmp_path: Path) -> None:
     written(tmp_path, MANY)
     with started("sweep", "x.yaml", cwd=tmp_path) as sweep:
-        wait_until(lambda: in_file(tmp_path).exists(), "the sweep's file")
+        wait_until(lambda: in_file(tmp_path).exists(), "the sweep's file", sweep)
         second = call("sweep", "x.yaml", cwd=tmp_path)
         assert second.returncode == 2
         assert f"results/x/sweep.sqlite: another sweep is writing there (process {sweep.pid} on " in second.stderr

@@ -1,4 +1,4 @@
-"""Building blocks: where the six ops of a microbatch stand on each rank of a V, in slots; a microbatch starts every six.
+"""Building blocks: the slots of the six ops of a microbatch on each rank of a V; a microbatch starts every six slots.
 
 Source: Qi et al. 2024 (Pipeline parallelism with controllable memory), arXiv 2405.15362, tables 8 and 9.
 """
@@ -14,7 +14,8 @@ SLOTS = 6
 
 
 class Block(NamedTuple):
-    """Slots from a rank to the next, of the forward up and down the V and of the gradient up and down again; at turns."""
+    """Slots from one rank to the next: the forward up and down the V, the gradient up and down again; then at
+    the turns."""
 
     up: int
     down: int
@@ -44,7 +45,8 @@ def repeated(instance: Instance, block: Block) -> Sequence:
         down = (p - 1) * block.up + block.at_last_rank + (p - 1 - r) * block.down
         first = (p - 1) * (block.up + block.down) + block.at_last_rank + block.at_first_rank
         gradient_up = first + r * block.gradient_up
-        gradient_down = first + (p - 1) * block.gradient_up + block.at_last_rank_again + (p - 1 - r) * block.gradient_down
+        turn = first + (p - 1) * block.gradient_up + block.at_last_rank_again
+        gradient_down = turn + (p - 1 - r) * block.gradient_down
         near, far = r, S - 1 - r
         slots += [(up, r, near * m), (down, r, far * m)]
         taken = {slot % SLOTS for slot in (up, down, gradient_up, gradient_down)}

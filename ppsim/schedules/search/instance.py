@@ -123,9 +123,9 @@ class Instance:
 
     @cached_property
     def chain_bound(self) -> int:
-        """What no order can beat, in ns, from rank 0's start to its end: a rank's forwards and input-gradients one by one.
+        """What no order can beat, in ns, from rank 0's start to its end: a rank's forwards and gradients one by one.
 
-        The first of them waits for the way down to the rank, the last one's gradient has the way back up before it.
+        The first of them waits for the way down to the rank; the last one's gradient has the way back up before it.
         """
         back = [self.time(2, 0)]
         for stage in range(1, self.stages):

@@ -29,16 +29,10 @@ class Policy:
     a stage leaves room for one activation of each later stage of its rank, so that these never wait for good."""
     hold: bool = False
     """No F that would delay the first microbatch's gradient: it goes up the ranks without a stop."""
-    patient: bool = True
-    """A rank may wait as long as another has waited already; without, it runs a W rather than wait."""
-    room: bool = False
-    """W makes room at once for an F that is ready and lacks memory."""
-    eager: bool = False
-    """W right after its I, as long as the rank has forwards to come."""
 
 
-def list_schedule(instance: Instance, policy: Policy) -> Sequence | None:
-    """The order that a policy gives; None where it gets stuck."""
+def list_schedule(instance: Instance, policy: Policy) -> Sequence:
+    """The order that a policy gives."""
     take = instance.memory.take
     reserve = [0] * instance.stages
     if not policy.shares:
@@ -49,13 +43,13 @@ def list_schedule(instance: Instance, policy: Policy) -> Sequence | None:
     _dispatch(
         instance.ranks, instance.stages, instance.microbatches, instance.rank_of, instance.held_at, instance.held,
         instance.duration, instance.hop, take, instance.memory.keep, instance.memory.limit,
-        credits(instance) if policy.shares else [UNLIMITED] * instance.stages, reserve,
-        policy.first == "forward" , policy.hold, policy.patient, policy.eager, policy.room, sequence,
+        shared_credit(instance) if policy.shares else [UNLIMITED] * instance.stages, reserve,
+        policy.first == "forward", policy.hold, sequence,
     )  # fmt: skip
-    return sequence if len(sequence) == instance.ops else None
+    return sequence
 
 
-def credits(instance: Instance) -> Ints:
+def shared_credit(instance: Instance) -> Ints:
     """The most microbatches that each stage may have between its F and its I, where stages have shares."""
     distance = [instance.stages - stage for stage in range(instance.stages)]
     longest = max(sum(distance[s] for s in held) for held in instance.stages_of)
@@ -72,7 +66,7 @@ def credits(instance: Instance) -> Ints:
 
 def _dispatch(
     ranks: int, stages: int, m: int, rank_of: Ints, held_at: Ints, held: Ints, duration: Ints, hop: Ints, take: Ints,
-    keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool, patient: bool, eager: bool, make_room: bool,
+    keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool,
     sequence: Sequence,
 ) -> None:  # fmt: skip
     """Flat lists throughout: this is the loop that takes the time."""
@@ -94,7 +88,7 @@ def _dispatch(
             room -= used[held[x]]
         forward = backward = weight = -1
         next_forward = next_backward = first_backward = NEVER
-        more, blocked, full, earlier = False, False, False, 0
+        blocked, full, earlier = False, False, 0
         for x in range(first, beyond):
             s = held[x]
             done = backwards[s]
@@ -112,7 +106,6 @@ def _dispatch(
             earlier += used[s]
             k = forwards[s]
             if k < m:
-                more = True
                 at = forward_at[s * m + k]
                 if k - done >= credit[s] or room < take[s] or earlier + take[s] + reserve[s] > limit[r]:
                     blocked = blocked or at <= now
@@ -122,7 +115,7 @@ def _dispatch(
                 elif forward < 0 or k < forwards[forward]:
                     forward = s
         kind = -1
-        if weight >= 0 and ((eager and more) or (make_room and full and forward < 0)):
+        if weight >= 0 and full and forward < 0:
             kind = 2
         elif backward >= 0 and (forward < 0 or not forward_first):
             kind = 1
@@ -135,7 +128,7 @@ def _dispatch(
         elif weight >= 0:
             until = next_backward if blocked else min(next_forward, next_backward)
             fits = until - now >= duration[2 * stages + weight]
-            if fits or waited[r] + until - free[r] > (longest_wait if patient else 0):
+            if fits or waited[r] + until - free[r] > longest_wait:
                 kind = 2
         if kind < 0:
             continue

@@ -1,86 +1,96 @@
-"""The portfolio: several list schedules and building blocks, each justified a few times; the best order is taken."""
+"""The portfolio: list schedules and building blocks to start from, each justified; the best order is taken."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
 
-from ppsim.errors import ScheduleError
-from ppsim.ops import Orders, ops
+from ppsim.ops import Kind, Orders, ops
 from ppsim.schedules.base import Problem
-from ppsim.schedules.search import building_block
+from ppsim.schedules.search.building_block import is_v, repeated, v_half, v_min
 from ppsim.schedules.search.instance import SPLIT, Instance, Memory, Sequence
-from ppsim.schedules.search.justify import graphs, play
+from ppsim.schedules.search.justify import Graph, graphs, play
 from ppsim.schedules.search.listing import Policy, list_schedule
 
 Objective = Literal["makespan", "span"]
 """What is to be short: the step from its start, or the longest of the ranks' own spans (several steps, no barrier)."""
 
-POLICIES = (
-    Policy(),
-    Policy(hold=True),
-    Policy(patient=False),
-    Policy(patient=False, hold=True),
-    Policy(room=True),
-    Policy("forward", shares=True),
-    Policy("forward", shares=True, hold=True),
-    Policy("forward", shares=True, room=True),
-    Policy("forward", shares=True, eager=True),
-)
-TOLERANCES = (0, 8, 4, 2)
+POLICIES = (Policy("backward", hold=True), Policy("backward"), Policy("forward", shares=True))
+TOLERANCES = (0, 4, 2)
 """An op may be longer than the gap that it fills by this part of the longest forward; 0: not at all."""
-ROUNDS = 4
 
 
 def search(problem: Problem, memory: Memory, objective: Objective = "makespan") -> Orders:
-    """The best order found; of equal ones the first. Raises ScheduleError where none runs in the memory."""
+    """The best order found; of equally good ones that with the smaller span (makespan), then the first."""
     instance = Instance.of(problem, memory)
-    starts = [start for policy in POLICIES if (start := list_schedule(instance, policy)) is not None]
-    if building_block.is_v(instance):
-        starts += [
-            building_block.repeated(instance, block(instance.ranks))
-            for block in (building_block.v_min, building_block.v_half)
-        ]
-    best: tuple[int, int, Sequence] | None = None
-    for played, makespan, span in _justified(instance, starts, objective):
-        value = (makespan, span) if objective == "makespan" else (span, makespan)
-        if best is None or value < best[:2]:
-            best = (*value, played)
-    if best is None:
-        raise ScheduleError("schedule: no order was found that runs in this memory; allow more")
-    return as_orders(instance, best[2])
+    found = _Search(instance, objective)
+    for start in _starts(instance):
+        found.consider(start)
+        if found.at_bound:
+            break
+    return as_orders(instance, found.best)
 
 
-def _justified(instance: Instance, starts: list[Sequence], objective: Objective) -> list[tuple[Sequence, int, int]]:
-    """Every order that the starts lead to, as played forwards."""
-    there, back = graphs(instance)
-    zero = [0] * instance.ranks
-    latest = max(instance.lead, default=0)
-    release = [latest - lead for lead in instance.lead] if objective == "span" else zero
-    longest = max(instance.duration[: instance.stages], default=0)
-    found: list[tuple[Sequence, int, int]] = []
-    for start in starts:
+def _starts(instance: Instance) -> Iterator[Sequence]:
+    for policy in POLICIES:
+        yield list_schedule(instance, policy)
+    if is_v(instance):
+        for block in (v_half, v_min):
+            yield repeated(instance, block(instance.ranks))
+
+
+class _Search:
+    """The best order so far, and what it takes to find a better one."""
+
+    def __init__(self, instance: Instance, objective: Objective) -> None:
+        self.instance, self.objective = instance, objective
+        self.forward, self.backward = graphs(instance)
+        self.best: Sequence = []
+        self.value = (1 << 62, 0)
+        lead, span = instance.lead, objective == "span"
+        # Where the span counts, a rank may end as much later than another as it starts later.
+        self.released = [max(lead) - mine if span else 0 for mine in lead]
+        longest = max(work + (0 if span else start) for work, start in zip(instance.work, lead, strict=True))
+        self.bound = max(longest, instance.chain_bound)
+
+    @property
+    def at_bound(self) -> bool:
+        """Whether no order can be better."""
+        return self.value[0] <= self.bound
+
+    def consider(self, start: Sequence) -> None:
+        """Justify an order once for each tolerance."""
         for part in TOLERANCES:
-            order = start
-            for turn in range(ROUNDS):
-                tolerance = longest // part if part and turn % 2 == 0 else 0
-                played = play(there, order, instance.memory.limit, zero, tolerance)
-                if len(played[0]) < instance.ops:
-                    break
-                found.append(played)
-                reverse, _, _ = play(back, played[0][::-1], instance.memory.limit, release, tolerance)
-                if len(reverse) < instance.ops:
-                    break
-                order = reverse[::-1]
-    return found
+            tolerance = max(self.instance.duration[: self.instance.stages]) // part if part else 0
+            order = self._keep(self._play(self.forward, start, tolerance))
+            if self.at_bound or not order:
+                return
+            late = self._play(self.backward, order[::-1], tolerance)[0]
+            self._keep(self._play(self.forward, late[::-1], 0))
+
+    def _play(self, graph: Graph, order: Sequence, tolerance: int) -> tuple[Sequence, int, int]:
+        released = self.released if graph is self.backward else [0] * self.instance.ranks
+        return play(graph, order, self.instance.memory.limit, released, tolerance)
+
+    def _keep(self, played: tuple[Sequence, int, int]) -> Sequence:
+        """Keep what was played if it is the best; nothing where it got stuck, for want of memory."""
+        order, makespan, span = played
+        if len(order) < self.instance.ops:
+            return []
+        value = (makespan, span) if self.objective == "makespan" else (span, makespan)
+        if value < self.value:
+            self.best, self.value = order, value
+        return order
 
 
-def as_orders(instance: Instance, sequence: Sequence) -> Orders:
-    """A search's order as tables of ops, a rank after the other."""
+def as_orders(instance: Instance, sequence: Sequence, kinds: tuple[Kind, ...] = SPLIT) -> Orders:
+    """A sequence as tables of ops, a rank after the other; op numbers beyond those of ``kinds`` are left out."""
     number = np.array(sequence, np.int64)
-    stage = number // instance.microbatches % instance.stages
-    kind = np.array(SPLIT, np.int8)[number // (instance.microbatches * instance.stages)]
-    rank = np.array(instance.rank_of)[stage]
+    number = number[number < len(kinds) * instance.stages * instance.microbatches]
+    stage = number // instance.microbatches
+    kind, stage = np.array(kinds)[stage // instance.stages], stage % instance.stages
     table = ops(kind, stage, number % instance.microbatches)
+    rank = np.array(instance.rank_of)[stage]
     return Orders.of([table[np.flatnonzero(rank == r)] for r in range(instance.ranks)])

@@ -1,0 +1,68 @@
+"""What the compiled engine is made of: the decorator that compiles, a heap and a sort of pairs of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from numba import njit
+
+from ppsim.plan.table import Longs
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+
+def jit(function: Function) -> Function:
+    """Compile at the first call; the machine code is kept on disk where there is a place for it."""
+    try:
+        return cast(Function, njit(cache=True, nogil=True)(function))
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return cast(Function, njit(nogil=True)(function))
+
+
+@jit
+def push(heap: Longs, size: int, when: int, what: int) -> int:
+    """Put a pair into a heap of pairs, by their first numbers; returns its new size."""
+    place = size
+    while place > 0:
+        parent = (place - 1) // 2
+        if heap[parent, 0] <= when:
+            break
+        heap[place, 0], heap[place, 1] = heap[parent, 0], heap[parent, 1]
+        place = parent
+    heap[place, 0], heap[place, 1] = when, what
+    return size + 1
+
+
+@jit
+def pop(heap: Longs, size: int) -> int:
+    """Take the first pair, which has the least first number, out of a heap; returns its new size."""
+    size -= 1
+    when, what = heap[size, 0], heap[size, 1]
+    place, child = 0, 1
+    while child < size:
+        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
+            child += 1
+        if when <= heap[child, 0]:
+            break
+        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
+        place, child = child, 2 * child + 1
+    heap[place, 0], heap[place, 1] = when, what
+    return size
+
+
+@jit
+def sort(pairs: Longs, size: int) -> None:
+    """Sort so many pairs by both numbers, in place, by Shell's method."""
+    gap = size // 2
+    while gap:
+        for start in range(gap, size):
+            when, what = pairs[start, 0], pairs[start, 1]
+            place = start
+            while place >= gap and (
+                pairs[place - gap, 0] > when or (pairs[place - gap, 0] == when and pairs[place - gap, 1] > what)
+            ):
+                pairs[place, 0], pairs[place, 1] = pairs[place - gap, 0], pairs[place - gap, 1]
+                place -= gap
+            pairs[place, 0], pairs[place, 1] = when, what
+        gap //= 2
