@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -202,6 +202,7 @@ class Result:
         return table
 
 
+@cache
 def _version() -> str:
     try:
         return version("ppsim")
