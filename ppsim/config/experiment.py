@@ -34,6 +34,7 @@ from ppsim.model import Model
 from ppsim.placement import Placement
 from ppsim.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule, known
+from ppsim.schedules.registry import PYTORCH_NAMES
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -56,6 +57,8 @@ class _ScheduleField:
             name = value.get("name")
             if name is None:
                 raise ValueError(f"lacks its name, as in {{name: 1f1b}}; known: {', '.join(sorted(known()))}")
+            if isinstance(name, str) and name not in known() and name in PYTORCH_NAMES:
+                return {**value, "name": PYTORCH_NAMES[name]}
             if not isinstance(name, str) or name not in known():
                 hint = did_you_mean(str(name), known()) or ";"
                 raise ValueError(f"unknown schedule '{name}'{hint} known: {', '.join(sorted(known()))}")
@@ -71,7 +74,8 @@ class _ScheduleField:
 
     @staticmethod
     def __get_pydantic_json_schema__(_: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        shorthand = {"enum": sorted(known()), "description": "A schedule by name, with its default settings."}
+        names = [*sorted(known()), *PYTORCH_NAMES]
+        shorthand = {"enum": names, "description": "A schedule by name, with its default settings."}
         forms = []
         for schedule in known().values():
             form = handler(schedule.__pydantic_core_schema__)

@@ -13,6 +13,16 @@ from ppsim.errors import Notice
 from ppsim.schedules.base import Schedule
 
 GROUP = "ppsim.schedules"
+PYTORCH_NAMES = {
+    "GPipe": "gpipe",
+    "1F1B": "1f1b",
+    "Interleaved1F1B": "interleaved_1f1b",
+    "LoopedBFS": "looped_bfs",
+    "InterleavedZeroBubble": "interleaved_zb",
+    "ZBVZeroBubble": "zbv",
+    "DualPipeV": "dualpipev",
+}
+"""What PyTorch and torchtitan (--parallelism.pipeline_parallel_schedule) call schedules; taken for ours."""
 _NOT_SCHEDULES = {"base", "registry"}
 
 

@@ -29,6 +29,8 @@ class Policy:
     a stage leaves room for one activation of each later stage of its rank, so that these never wait for good."""
     hold: bool = False
     """No F that would delay the first microbatch's gradient: it goes up the ranks without a stop."""
+    patient: bool = True
+    """A rank may wait as long as another has waited already; without, it runs a W rather than wait."""
 
 
 def list_schedule(instance: Instance, policy: Policy) -> Sequence:
@@ -44,7 +46,7 @@ def list_schedule(instance: Instance, policy: Policy) -> Sequence:
         instance.ranks, instance.stages, instance.microbatches, instance.rank_of, instance.held_at, instance.held,
         instance.duration, instance.hop, take, instance.memory.keep, instance.memory.limit,
         shared_credit(instance) if policy.shares else [UNLIMITED] * instance.stages, reserve,
-        policy.first == "forward", policy.hold, sequence,
+        policy.first == "forward", policy.hold, policy.patient, sequence,
     )  # fmt: skip
     return sequence
 
@@ -67,7 +69,7 @@ def shared_credit(instance: Instance) -> Ints:
 def _dispatch(
     ranks: int, stages: int, m: int, rank_of: Ints, held_at: Ints, held: Ints, duration: Ints, hop: Ints, take: Ints,
     keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool,
-    sequence: Sequence,
+    patient: bool, sequence: Sequence,
 ) -> None:  # fmt: skip
     """Flat lists throughout: this is the loop that takes the time."""
     forwards, backwards, weights = [0] * stages, [0] * stages, [0] * stages  # how many of each are done
@@ -128,7 +130,7 @@ def _dispatch(
         elif weight >= 0:
             until = next_backward if blocked else min(next_forward, next_backward)
             fits = until - now >= duration[2 * stages + weight]
-            if fits or waited[r] + until - free[r] > longest_wait:
+            if fits or waited[r] + until - free[r] > (longest_wait if patient else 0):
                 kind = 2
         if kind < 0:
             continue
