@@ -40,6 +40,7 @@ def test_the_engine_asked_for_runs(engine: str) -> None:
     assert simulate("1f1b", 2, 2, engine=engine).summary["engine"] == engine
 
 
+@pytest.mark.slow
 def test_both_engines_give_the_same_summary() -> None:
     pytest.importorskip("numba", reason="Numba is not installed")
     sections = {"costs": {"message": "3 MB"}, "cluster": {"intra_node": {"bandwidth": "1 GB/s", "latency": "7 us"}}}

@@ -144,6 +144,7 @@ sweep:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_search_equals_simulating_everything(seed: int, tmp_path: Path) -> None:
     path = written(tmp_path, random_space(random.Random(seed)))

@@ -78,7 +78,7 @@ def play(graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: i
     """
     rank, duration, own, other, lag = graph.rank, graph.duration, graph.own, graph.other, graph.lag
     take, give = graph.take, graph.give
-    n, ranks = len(order), len(limit)
+    n, ranks = len(rank), len(limit)
     following = [NONE] * (n + ranks)  # each rank's list of ops still to come; its head stands at n + rank
     tail = list(range(n, n + ranks))
     for op in order:

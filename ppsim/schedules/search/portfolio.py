@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -17,7 +18,15 @@ from ppsim.schedules.search.listing import Policy, list_schedule
 Objective = Literal["makespan", "span"]
 """What is to be short: the step from its start, or the longest of the ranks' own spans (several steps, no barrier)."""
 
-POLICIES = (Policy("backward", hold=True), Policy("backward"), Policy("forward", shares=True))
+POLICIES = (
+    Policy("backward", hold=True),
+    Policy("backward", hold=True, patient=False),
+    Policy("backward"),
+    Policy("forward", shares=True),
+)
+Value = tuple[int, int]
+NOTHING = (1 << 62, 0)
+"""Worse than any order."""
 TOLERANCES = (0, 4, 2)
 """An op may be longer than the gap that it fills by this part of the longest forward; 0: not at all."""
 
@@ -48,7 +57,7 @@ class _Search:
         self.instance, self.objective = instance, objective
         self.forward, self.backward = graphs(instance)
         self.best: Sequence = []
-        self.value = (1 << 62, 0)
+        self.value = NOTHING
         lead, span = instance.lead, objective == "span"
         # Where the span counts, a rank may end as much later than another as it starts later.
         self.released = [max(lead) - mine if span else 0 for mine in lead]
@@ -61,28 +70,27 @@ class _Search:
         return self.value[0] <= self.bound
 
     def consider(self, start: Sequence) -> None:
-        """Justify an order once for each tolerance."""
+        """Justify an order, for each tolerance as often as that makes it better."""
+        longest = max(self.instance.duration[: self.instance.stages])
         for part in TOLERANCES:
-            tolerance = max(self.instance.duration[: self.instance.stages]) // part if part else 0
-            order = self._keep(self._play(self.forward, start, tolerance))
-            if self.at_bound or not order:
-                return
-            late = self._play(self.backward, order[::-1], tolerance)[0]
-            self._keep(self._play(self.forward, late[::-1], 0))
+            order, before = start, NOTHING
+            for tolerance in cycle((longest // part if part else 0, 0)):
+                order, value = self._play(self.forward, order, tolerance)
+                if value < self.value:
+                    self.best, self.value = order, value
+                if value >= before or self.at_bound:
+                    break
+                before = value
+                late, _ = self._play(self.backward, order[::-1], tolerance)
+                order = late[::-1]
 
-    def _play(self, graph: Graph, order: Sequence, tolerance: int) -> tuple[Sequence, int, int]:
+    def _play(self, graph: Graph, order: Sequence, tolerance: int) -> tuple[Sequence, Value]:
+        """The order as played and its value; no value where it got stuck, for want of memory."""
         released = self.released if graph is self.backward else [0] * self.instance.ranks
-        return play(graph, order, self.instance.memory.limit, released, tolerance)
-
-    def _keep(self, played: tuple[Sequence, int, int]) -> Sequence:
-        """Keep what was played if it is the best; nothing where it got stuck, for want of memory."""
-        order, makespan, span = played
-        if len(order) < self.instance.ops:
-            return []
-        value = (makespan, span) if self.objective == "makespan" else (span, makespan)
-        if value < self.value:
-            self.best, self.value = order, value
-        return order
+        played, makespan, span = play(graph, order, self.instance.memory.limit, released, tolerance)
+        if len(played) < self.instance.ops:
+            return played, NOTHING
+        return played, (makespan, span) if self.objective == "makespan" else (span, makespan)
 
 
 def as_orders(instance: Instance, sequence: Sequence, kinds: tuple[Kind, ...] = SPLIT) -> Orders:
