@@ -55,8 +55,3 @@ def repeated(instance: Instance, block: Block) -> Sequence:
             taken.add(after % SLOTS)
             slots += [(slot, r, (S + stage) * m), (after, r, (2 * S + stage) * m)]
     return [op + k for _, _, op, k in sorted((slot + SLOTS * k, r, op, k) for slot, r, op in slots for k in range(m))]
-
-
-def is_v(instance: Instance) -> bool:
-    """Whether rank r holds stages r and 2p-1-r."""
-    return instance.stages_of == [[r, 2 * instance.ranks - 1 - r] for r in range(instance.ranks)]

@@ -41,7 +41,7 @@ class Memory:
     @classmethod
     def in_bytes(cls, problem: Problem, most: Fraction) -> Memory:
         """At most so many bytes of activations per rank. Raises ScheduleError where a rank can't run at all."""
-        take = [-(-size // 1) for size in problem.costs.activation]
+        take = [max(1, -(-size // 1)) for size in problem.costs.activation]
         keep = [-(-size // 1) for size in problem.costs.held_for_weight_grad]
         for rank, held in enumerate(problem.placement.stages_of):
             least = sum(take[stage] for stage in held)
@@ -134,6 +134,26 @@ class Instance:
             self.lead[r] + self._per_rank(r, (0, 1)) + min(back[s] for s in self.stages_of[r])
             for r in range(self.ranks)
         )
+
+    @cached_property
+    def memory_bound(self) -> int:
+        """What no order can beat, in ns, where rank 0 holds stage 0 alone: it waits at both ends for want of memory.
+
+        It can't do more forwards than fit before its first gradient is there. While its last forward goes down and its
+        gradient comes back it can only work off what it holds then.
+        """
+        if self.stages_of[0] != [0]:
+            return 0
+        forward, gradient, weight = (self.time(kind, 0) for kind in (0, 1, 2))
+        take, keep, limit = self.memory.take[0], self.memory.keep[0], self.memory.limit[0]
+        way = sum(self.time(0, s) + self.time(1, s) + 2 * self.hop[s - 1] for s in range(1, self.stages))
+        fit = limit // take
+        before = max(0, way - (min(fit, self.microbatches) - 1) * forward)
+        per_memory = [Fraction(gradient + weight, take), *([Fraction(weight, keep)] if keep else [])]
+        left = limit * max(per_memory) if keep or not weight else Fraction(self.work[0])
+        after = max(0, int(way + gradient + weight - left))
+        # Where all forwards fit, both may be one and the same wait.
+        return self.work[0] + (max(before, after) if self.microbatches <= fit else before + after)
 
 
 def rounded(value: Fraction) -> int:

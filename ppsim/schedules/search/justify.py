@@ -70,11 +70,13 @@ def graphs(instance: Instance) -> tuple[Graph, Graph]:
     )
 
 
-def play(graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: int) -> tuple[Sequence, int, int]:
+def play(
+    graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: int, window: int = WINDOW
+) -> tuple[Sequence, int, int]:
     """Play an order, from when each rank is released: (the order as played, its makespan, the longest span).
 
-    ``tolerance`` in ns is how much longer than its gap an op may be. What was played is shorter than ``order`` where
-    that gets stuck, which is so only where it needs more memory than there is.
+    ``tolerance`` in ns is how much longer than its gap an op may be; with a ``window`` of 0 gaps stay. What was played
+    is shorter than ``order`` where that gets stuck, which is so only where it needs more memory than there is.
     """
     rank, duration, own, other, lag = graph.rank, graph.duration, graph.own, graph.other, graph.lag
     take, give = graph.take, graph.give
@@ -88,10 +90,10 @@ def play(graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: i
     ready = [0] * n  # when the inputs that are there came
     free, used = release.copy(), [0] * ranks
     begun = [NONE] * ranks
-    events = sorted((release[r], r) for r in range(ranks))
+    events = sorted(release[r] * ranks + r for r in range(ranks))  # when to look at which rank
     played: Sequence = []
     while events:
-        now, r = heappop(events)
+        now, r = divmod(heappop(events), ranks)
         if free[r] > now:
             continue
         before = n + r
@@ -108,7 +110,7 @@ def play(graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: i
             # Memory in use before each op that is overtaken, and the most of it at once, both above what is used now.
             above, most = 0, 0
             op, previous = head, before
-            for _ in range(WINDOW):
+            for _ in range(window):
                 if take[op] + above > most:
                     most = take[op] + above
                 above += take[op] - give[op]
@@ -129,14 +131,14 @@ def play(graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: i
         end = now + duration[chosen]
         free[r] = end
         played.append(chosen)
-        heappush(events, (end, r))
+        heappush(events, end * ranks + r)
         op = own[chosen]
         if op >= 0:
             missing[op] -= 1
             if end > ready[op]:
                 ready[op] = end
             elif not missing[op]:
-                heappush(events, (ready[op], r))
+                heappush(events, ready[op] * ranks + r)
         op = other[chosen]
         if op >= 0:
             missing[op] -= 1
@@ -145,6 +147,6 @@ def play(graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: i
                 ready[op] = there
             target = rank[op]
             if not missing[op] and ready[op] >= free[target]:
-                heappush(events, (ready[op], target))
+                heappush(events, ready[op] * ranks + target)
     spans = [end - start for start, end in zip(begun, free, strict=True) if start != NONE]
     return played, max(free), max(spans, default=0)

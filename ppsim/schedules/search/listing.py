@@ -78,10 +78,10 @@ def _dispatch(
     used = [0] * stages  # memory
     free = [0] * ranks  # when each rank is free
     begun, waited, longest_wait = [False] * ranks, [0] * ranks, 0
-    events = [(0, r) for r in range(ranks)]  # when to look at which rank
+    events = list(range(ranks))  # when to look at which rank: time * ranks + rank
     last = stages - 1
     while events:
-        now, r = heappop(events)
+        now, r = divmod(heappop(events), ranks)
         if free[r] > now:
             continue
         first, beyond = held_at[r], held_at[r + 1]
@@ -152,7 +152,7 @@ def _dispatch(
         begun[r] = True
         end = now + duration[kind * stages + s]
         free[r] = end
-        heappush(events, (end, r))
+        heappush(events, end * ranks + r)
         sequence.append((kind * stages + s) * m + k)
         if kind == 0 and s < last:
             there, target = end + hop[s], rank_of[s + 1]
@@ -166,4 +166,4 @@ def _dispatch(
         else:
             continue
         if target != r or there > end:
-            heappush(events, (max(there, free[target]), target))
+            heappush(events, max(there, free[target]) * ranks + target)
