@@ -1,0 +1,215 @@
+"""How orders are searched for: legal, within their memory, never worse than the fixed orders, the same every time."""
+
+# ruff: noqa: E741 - I is the field's letter
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import ppsim
+from ppsim.ops import Kind, Orders
+from ppsim.plan import check
+from ppsim.schedules.search.instance import Instance, Memory
+from tests.simulated import between_nodes, experiment, ms, simulate
+
+RATIOS = [(1, 1, 1), (10, 12, 8), (3, 2, 1), (2, 3, 2), (1, 3, 1), (1, 1, 2), (2, 1, 3)]
+"""F, I, W in ms: equal, as measured, each of them the longest once."""
+SIZES = [(p, m) for p in (1, 2, 3, 5) for m in (1, p, 2 * p, 3 * p + 1)]
+
+
+def split(F: Any, I: Any, W: Any, **more: Any) -> dict[str, Any]:
+    return {"forward": F, "input_grad": I, "weight_grad": W, **more}
+
+
+def in_ms(F: float, I: float, W: float, **more: Any) -> dict[str, Any]:
+    return split(f"{F} ms", f"{I} ms", f"{W} ms", **more)
+
+
+def span_ms(result: ppsim.Result) -> float:
+    return round(result.summary["max_span_s"] * 1e3, 6)
+
+
+@pytest.mark.parametrize(("p", "m"), SIZES)
+def test_never_worse_than_the_fixed_order_of_the_same_memory(p: int, m: int) -> None:
+    """ZB-H1 fits p activations, ZB-H2 2p-1, ZB-V 2p of a stage: each is one of the starts."""
+    for costs in RATIOS:
+        for fixed, searched, most in (("zb_h1", "zb", p), ("zb_h2", "zb", 2 * p - 1), ("zbv", "zbv_auto", 2 * p)):
+            rule = simulate(fixed, p, m, "compiled", costs=in_ms(*costs))
+            for objective, figure in (("makespan", ms), ("span", span_ms)):
+                schedule = {"name": searched, "max_in_flight": most, "objective": objective}
+                found = simulate(schedule, p, m, "compiled", costs=in_ms(*costs))
+                assert figure(found) <= figure(rule), (costs, fixed, objective)
+
+
+@pytest.mark.parametrize("p", [2, 3, 4, 6])
+@pytest.mark.parametrize("extra", [0, 1, 5])
+def test_zb_h2_closed_form(p: int, extra: int) -> None:
+    """Zero Bubble, table 2: a rank waits (p-1)(F+I-2W) inside its span, for m >= 2p-1; nothing where that is negative."""
+    m = 2 * p - 1 + extra
+    for F, I, W in RATIOS:
+        result = simulate("zb_h2", p, m, costs=in_ms(F, I, W))
+        assert span_ms(result) == m * (F + I + W) + max(0, (p - 1) * (F + I - 2 * W))
+        # Section 2.3: up to 2p-1 activations on each rank, until W.
+        assert max(row["peak_by_category"]["activations"] for row in result.summary["per_rank"]) == 2 * p - 1
+
+
+@pytest.mark.parametrize(("p", "m"), [(2, 1), (2, 2), (4, 3), (4, 4), (8, 8)])
+def test_few_microbatches(p: int, m: int) -> None:
+    """Zero Bubble, appendix H: (m+p-1)(F+I) + W for m <= p and W no longer than F or I."""
+    for F, I, W in [(1, 1, 1), (10, 12, 8), (3, 2, 1)]:
+        assert ms(simulate("zb", p, m, costs=in_ms(F, I, W))) == (m + p - 1) * (F + I) + W
+
+
+@pytest.mark.parametrize("p", [2, 4, 6])
+def test_twice_the_memory_and_no_bubble(p: int) -> None:
+    """ZB-2p and ZB-V for F = I = W: the longest span is the work alone (sail-sg README: bubble 0)."""
+    m = 3 * p
+    for schedule, stages in ({"name": "zb", "max_in_flight": 2 * p}, 1), ({"name": "zbv_auto"}, 2):
+        result = simulate({**schedule, "objective": "span"}, p, m, costs=in_ms(1, 1, 1))
+        assert span_ms(result) == 3 * m * stages
+
+
+def test_steps_without_a_barrier_take_a_span_each() -> None:
+    """p = 4, m = 8, F = I = W = 1: 24 ms a step, and 3 ms to start; with a barrier 27 ms each (D15's figures)."""
+    schedule = {"name": "zb", "max_in_flight": 8, "objective": "span"}
+    for steps in (1, 2, 4):
+        free = simulate(schedule, 4, 8, costs=in_ms(1, 1, 1), pipeline={"steps": steps}, runtime={"barrier": False})
+        held = simulate(schedule, 4, 8, costs=in_ms(1, 1, 1), pipeline={"steps": steps})
+        assert (ms(free), ms(held)) == (24 * steps + 3, 27 * steps)
+
+
+def test_memory_does_not_grow_with_microbatches_of_less() -> None:
+    """D35: gradients are one buffer; p activations of a batch's m-th part are less, the smaller the part."""
+    runs = {
+        m: simulate("zb_h1", 8, m, costs=in_ms(1, 1, 1, activation=f"{64 / m} KiB", weights="1 MiB"))
+        for m in (8, 16, 32)
+    }
+    for m, run in runs.items():
+        for row in run.summary["per_rank"]:
+            assert row["peak_by_category"]["gradients"] == 2**20
+            assert row["peak_by_category"]["activations"] == 8 * 64 * 1024 // m
+
+
+def test_a_slow_link_is_planned_for() -> None:
+    """p = 2, m = 8, F = I = W = 1 ms, 3 ms a hop, 8 in flight: no order is shorter than the way there and back needs.
+
+    Rank 1's 16 ms of F and I start at 1 + 3 and the last gradient arrives 3 later, for I and W: 25 ms.
+    """
+    cluster = between_nodes(latency="3 ms")
+    schedule = {"name": "zb", "max_in_flight": 8}
+    assert ms(simulate(schedule, 2, 8, costs=in_ms(1, 1, 1), cluster=cluster)) == 4 + 8 * 3 + 1
+    assert ms(simulate("zb_h2", 2, 8, costs=in_ms(1, 1, 1), cluster=cluster)) > 29
+
+
+def test_slow_ranks_and_overheads_are_planned_for() -> None:
+    """What the search takes an op for is what it takes: its own makespan is the engine's."""
+    settings_ = {
+        "costs": in_ms(1, 2, 1), "cluster": {"speed": [1, 0.5, 1, 0.8], **between_nodes(latency="300 us")},
+        "runtime": {"op_overhead": "50 us"},
+    }  # fmt: skip
+    problem = experiment("zb", 4, 9, **settings_).problem()
+    instance = Instance.of(problem, Memory.in_activations(problem, 4))
+    assert instance.duration[:4] == [1_050_000, 2_050_000, 1_050_000, 1_300_000]
+    assert instance.hop == [300_000, 300_000, 300_000, 0]
+
+
+def test_a_bound_is_no_longer_than_any_order() -> None:
+    """ZB-H1's span is the least that fits its memory, for W <= F, I: (p-1)(F+I-W) of waiting on rank 0."""
+    for p, m in SIZES:
+        for F, I, W in RATIOS:
+            costs = in_ms(F, I, W)
+            problem = experiment("zb", p, m, costs=costs).problem()
+            instance = Instance.of(problem, Memory.in_activations(problem, p))
+            found = simulate("zb", p, m, "compiled", costs=costs).timeline.makespan
+            assert max(instance.memory_bound, instance.chain_bound) <= found
+            if W <= min(F, I) and m > p:
+                assert instance.memory_bound == (m * (F + I + W) + (p - 1) * (F + I - W)) * 10**6
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[dict[str, Any], int, int, int, dict[str, Any]]:
+    """A schedule without its limit, p, m, the limit in bytes, and costs per stage that differ."""
+    p, m = draw(st.integers(1, 4)), draw(st.integers(1, 7))
+    schedule: dict[str, Any] = draw(
+        st.sampled_from(
+            [
+                {"name": "zb"},
+                {"name": "zbv_auto"},
+                {"name": "greedy"},
+                {"name": "greedy", "priority": "forward", "shape": "v"},
+                {"name": "greedy", "shape": "wave", "share_memory": True},
+                {"name": "greedy", "virtual_stages": 3, "hold_for_first_gradient": True},
+                {"name": "greedy", "virtual_stages": 2, "split_backward": False},
+            ]
+        )
+    )
+    schedule = schedule | ({"objective": draw(st.sampled_from(["makespan", "span"]))} if len(schedule) == 1 else {})
+    stages = experiment(schedule, p, m).placement.stages
+    each = st.lists(st.integers(0, 5), min_size=stages, max_size=stages)
+    activation = draw(st.lists(st.integers(1, 4), min_size=stages, max_size=stages))
+    costs = split(
+        *([f"{value} ms" for value in draw(each)] for _ in range(3)),
+        activation=[f"{a} B" for a in activation],
+        held_for_weight_grad=[f"{draw(st.integers(0, a))} B" for a in activation],
+    )
+    least = max(sum(activation[s] for s in held) for held in experiment(schedule, p, m).placement.stages_of)
+    return schedule, p, m, least + draw(st.integers(0, 10)), costs
+
+
+@given(case=problems(), latency=st.sampled_from(["0 ms", "1 ms", "7 ms"]))
+@settings(max_examples=150, deadline=None)
+def test_orders_are_legal_and_within_their_memory(
+    case: tuple[dict[str, Any], int, int, int, dict[str, Any]], latency: str
+) -> None:
+    """Ops that take no time, stages that differ, no more memory than one activation per stage: all come to an end."""
+    schedule, p, m, limit, costs = case
+    schedule = {**schedule, "memory_limit": f"{limit} B"}
+    cluster = between_nodes(latency=latency)
+    problem = experiment(schedule, p, m, costs=costs, cluster=cluster).problem()
+    check(experiment(schedule, p, m).schedule.orders(problem), problem)
+    result = simulate(schedule, p, m, costs=costs, cluster=cluster)
+    assert list(result.timeline.violations()) == []
+    assert max(row["peak_by_category"]["activations"] for row in result.summary["per_rank"]) <= limit
+
+
+def test_the_same_order_every_time() -> None:
+    def order(unit: str) -> Orders:
+        costs = split([f"{2 + s % 3} {unit}" for s in range(8)], f"3 {unit}", f"2 {unit}")
+        found = experiment("zbv_auto", 4, 6, costs=costs)
+        return found.schedule.orders(found.problem())
+
+    first, again, longer = order("ms"), order("ms"), order("s")
+    for other in (again, longer):
+        for column in ("kind", "stage", "microbatch"):
+            assert np.array_equal(getattr(first.table, column), getattr(other.table, column))
+
+
+def test_greedy_with_a_whole_backward() -> None:
+    """F and B alone; with B as long as F twice and p activations it is 1F1B: 3(m+p-1)."""
+    result = simulate({"name": "greedy", "split_backward": False}, 4, 8)
+    assert set(result.orders.table.kind.tolist()) == {Kind.F, Kind.B}
+    assert ms(result) == 3 * (8 + 4 - 1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ({"name": "zb", "max_in_flight": 4, "memory_limit": "4 B"}, "schedule.memory_limit: max_in_flight is given, too"),
+        ({"name": "zbv_auto", "max_in_flight": 1}, "schedule.max_in_flight: a rank holds 2 stages; 1 is too few, 2 works"),
+        ({"name": "greedy", "shape": "v", "virtual_stages": 3}, "schedule.virtual_stages: 3 stages per rank make no v; 2"),
+        ({"name": "greedy", "shape": "wave", "virtual_stages": 3}, "3 stages per rank make no wave; 4 works"),
+    ],
+)
+def test_limits_that_make_no_sense(schedule: dict[str, Any], message: str) -> None:
+    with pytest.raises(ppsim.ConfigError, match=message):
+        simulate(schedule, 4, 8)
+
+
+def test_no_order_runs_in_less_than_an_activation_of_each_stage() -> None:
+    with pytest.raises(ppsim.PpsimError, match="schedule.memory_limit: 3 B is less than one activation of each stage on"):
+        simulate({"name": "zbv_auto", "memory_limit": "3 B"}, 4, 8, costs=in_ms(1, 1, 1, activation="2 B"))
