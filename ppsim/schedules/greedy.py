@@ -15,10 +15,10 @@ from ppsim.schedules.base import Problem
 from ppsim.schedules.search.instance import SPLIT, Instance
 from ppsim.schedules.search.listing import Policy, list_schedule
 from ppsim.schedules.search.portfolio import as_orders
-from ppsim.schedules.zb import Searched
+from ppsim.schedules.zb import Limited
 
 
-class Greedy(Searched):
+class Greedy(Limited):
     """Every rank, when it is free, takes the best of its ops that are ready and fit its memory; W fills gaps.
 
     A forward leaves room for an activation of each later stage of its rank, so that no order gets stuck.

@@ -17,15 +17,13 @@ from ppsim.schedules.search.portfolio import Objective, search
 from ppsim.units import Size
 
 
-class Searched(Schedule):
-    """What schedules share whose order is searched for under a memory limit."""
+class Limited(Schedule):
+    """What schedules share whose order fits a memory limit."""
 
     max_in_flight: Whole | None = Field(None, ge=1)
     """Activations of a stage and microbatch that a rank may hold at once, what W needs of one counting in part."""
     memory_limit: Size | None = None
     """Bytes of activations that a rank may hold at once, in place of ``max_in_flight``."""
-    objective: Objective = "makespan"
-    """What is to be short: the step, or the longest of the ranks' spans (for several steps without a barrier)."""
 
     def default_limit(self, ranks: int) -> int:
         """Activations that a rank may hold where no limit is given."""
@@ -50,6 +48,13 @@ class Searched(Schedule):
             return Memory.in_bytes(problem, self.memory_limit)
         return Memory.in_activations(problem, self.max_in_flight or self.default_limit(problem.ranks))
 
+
+class Searched(Limited):
+    """What schedules share whose order is searched for under a memory limit."""
+
+    objective: Objective = "makespan"
+    """What is to be short: the step, or the longest of the ranks' spans (for several steps without a barrier)."""
+
     def orders(self, problem: Problem) -> Orders:
         """The best order found."""
         return search(problem, self.memory(problem), self.objective)
@@ -58,7 +63,7 @@ class Searched(Schedule):
 class ZB(Searched):
     """Zero bubble by search: F, I and W in the order that is fastest with these costs and fits the memory.
 
-    ``max_in_flight`` p (default) is ZB-1P's memory, 2p ZB-2P's.
+    ``max_in_flight`` p (default) is ZB-1P's memory, 2p ZB-2P's. Never slower than ZB-H1 or ZB-H2 where these fit.
     Source: Qi et al. 2024 (Zero Bubble), arXiv 2401.10241, section 3 (its heuristic; the search is our own).
     """
 

@@ -96,14 +96,14 @@ def test_memory_does_not_grow_with_microbatches_of_less() -> None:
 
 
 def test_a_slow_link_is_planned_for() -> None:
-    """p = 2, m = 8, F = I = W = 1 ms, 3 ms a hop, 8 in flight: no order is shorter than the way there and back needs.
+    """p = 2, m = 8, F = I = W = 1 ms, 3 ms a hop, 8 in flight: rank 1 starts at 1 + 3 and has 24 ms of work, no less.
 
-    Rank 1's 16 ms of F and I start at 1 + 3 and the last gradient arrives 3 later, for I and W: 25 ms.
+    ZB-H2 has too few forwards before the first gradient: it takes 8 ms more.
     """
     cluster = between_nodes(latency="3 ms")
     schedule = {"name": "zb", "max_in_flight": 8}
-    assert ms(simulate(schedule, 2, 8, costs=in_ms(1, 1, 1), cluster=cluster)) == 4 + 8 * 3 + 1
-    assert ms(simulate("zb_h2", 2, 8, costs=in_ms(1, 1, 1), cluster=cluster)) > 29
+    assert ms(simulate(schedule, 2, 8, costs=in_ms(1, 1, 1), cluster=cluster)) == 4 + 24
+    assert ms(simulate("zb_h2", 2, 8, costs=in_ms(1, 1, 1), cluster=cluster)) == 36
 
 
 def test_slow_ranks_and_overheads_are_planned_for() -> None:
@@ -127,7 +127,7 @@ def test_a_bound_is_no_longer_than_any_order() -> None:
             instance = Instance.of(problem, Memory.in_activations(problem, p))
             found = simulate("zb", p, m, "compiled", costs=costs).timeline.makespan
             assert max(instance.memory_bound, instance.chain_bound) <= found
-            if W <= min(F, I) and m > p:
+            if min(F, I) >= W and m > p:
                 assert instance.memory_bound == (m * (F + I + W) + (p - 1) * (F + I - W)) * 10**6
 
 
@@ -148,7 +148,8 @@ def problems(draw: st.DrawFn) -> tuple[dict[str, Any], int, int, int, dict[str, 
             ]
         )
     )
-    schedule = schedule | ({"objective": draw(st.sampled_from(["makespan", "span"]))} if len(schedule) == 1 else {})
+    if schedule["name"] != "greedy":
+        schedule = schedule | {"objective": draw(st.sampled_from(["makespan", "span"]))}
     stages = experiment(schedule, p, m).placement.stages
     each = st.lists(st.integers(0, 5), min_size=stages, max_size=stages)
     activation = draw(st.lists(st.integers(1, 4), min_size=stages, max_size=stages))
@@ -162,7 +163,7 @@ def problems(draw: st.DrawFn) -> tuple[dict[str, Any], int, int, int, dict[str, 
 
 
 @given(case=problems(), latency=st.sampled_from(["0 ms", "1 ms", "7 ms"]))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_orders_are_legal_and_within_their_memory(
     case: tuple[dict[str, Any], int, int, int, dict[str, Any]], latency: str
 ) -> None:
@@ -211,5 +212,5 @@ def test_limits_that_make_no_sense(schedule: dict[str, Any], message: str) -> No
 
 
 def test_no_order_runs_in_less_than_an_activation_of_each_stage() -> None:
-    with pytest.raises(ppsim.PpsimError, match="schedule.memory_limit: 3 B is less than one activation of each stage on"):
+    with pytest.raises(ppsim.PpsimError, match=r"schedule\.memory_limit: 3 B is less than one activation of each stage on"):
         simulate({"name": "zbv_auto", "memory_limit": "3 B"}, 4, 8, costs=in_ms(1, 1, 1, activation="2 B"))

@@ -42,7 +42,7 @@ def _held(result: ppsim.Result) -> int:
 
 @pytest.mark.parametrize("row", _cases("zero_bubble"))
 def test_zero_bubble_papers_search(row: dict[str, str]) -> None:
-    """Tables: printed to four digits, so at most 0.001 more (in fact none is). Curves: no worse at each limit."""
+    """No worse at the same memory; the tables are printed to four digits, the curves are here to seven."""
     p, m, objective = int(row["p"]), int(row["m"]), row["figure"]
     limit = int(float(row["memory"]) * p * int(row["activation"]))
     result = _run(
@@ -52,7 +52,7 @@ def test_zero_bubble_papers_search(row: dict[str, str]) -> None:
     )  # fmt: skip
     work = m * sum(int(row[key]) for key in ("forward", "input_grad", "weight_grad"))
     taken = result.summary["makespan_s" if objective == "makespan" else "max_span_s"] * 1e6
-    slack = 0.001 if row["source"].startswith("table") else 1e-7
+    slack = 5e-5 if row["source"].startswith("table") else 1e-7
     assert 1 - work / taken <= float(row["rate"]) + slack
     assert _held(result) <= limit
 

@@ -3,6 +3,9 @@
 The rule that makes it good is when to run W, which nothing waits for. In a gap that it fits it costs nothing. In a
 shorter one the rank may rather wait for its next F or I, but only as long as it has then waited no more than the rank
 that has waited most: that one sets the length of the step, so the others' waits are free until then.
+
+A forward leaves room for one activation of each later stage of its rank. So the last stage can always go on, and then
+the one before it, too: no order gets stuck.
 """
 
 from __future__ import annotations
@@ -25,8 +28,7 @@ class Policy:
     first: Literal["backward", "forward"] = "backward"
     """Which goes first where an I and an F are ready."""
     shares: bool = False
-    """Each stage has a share of its rank's memory, in proportion to its distance from the end of the model; without,
-    a stage leaves room for one activation of each later stage of its rank, so that these never wait for good."""
+    """Each stage has a share of its rank's memory, in proportion to its distance from the end of the model."""
     hold: bool = False
     """No F that would delay the first microbatch's gradient: it goes up the ranks without a stop."""
     patient: bool = True
@@ -37,10 +39,9 @@ def list_schedule(instance: Instance, policy: Policy) -> Sequence:
     """The order that a policy gives."""
     take = instance.memory.take
     reserve = [0] * instance.stages
-    if not policy.shares:
-        for held in instance.stages_of:
-            for place, stage in enumerate(held):
-                reserve[stage] = sum(take[later] for later in held[place + 1 :])
+    for held in instance.stages_of:
+        for place, stage in enumerate(held):
+            reserve[stage] = sum(take[later] for later in held[place + 1 :])
     sequence: Sequence = []
     _dispatch(
         instance.ranks, instance.stages, instance.microbatches, instance.rank_of, instance.held_at, instance.held,
@@ -84,37 +85,40 @@ def _dispatch(
         now, r = divmod(heappop(events), ranks)
         if free[r] > now:
             continue
-        first, beyond = held_at[r], held_at[r + 1]
-        room = limit[r]
-        for x in range(first, beyond):
-            room -= used[held[x]]
+        mine = range(held_at[r + 1] - 1, held_at[r] - 1, -1)
+        total = 0
+        for x in mine:
+            total += used[held[x]]
         forward = backward = weight = -1
         next_forward = next_backward = first_backward = NEVER
-        blocked, full, earlier = False, False, 0
-        for x in range(first, beyond):
+        blocked = full = False
+        # What a stage may take: each later stage keeps room for an activation, beside those of the stages up to it.
+        spare = limit[r]
+        for x in mine:
             s = held[x]
+            spare = min(spare, limit[r] - total - reserve[s])
+            total -= used[s]
             done = backwards[s]
             if done < forwards[s]:
                 at = backward_at[s * m + done]
                 if at <= now:
-                    if backward < 0 or done <= backwards[backward]:
+                    if backward < 0 or done < backwards[backward]:
                         backward = s
                 else:
                     next_backward = min(next_backward, at)
                     if done == 0:
                         first_backward = min(first_backward, at)
-            if weights[s] < done and (weight < 0 or weights[s] < weights[weight]):
+            if weights[s] < done and (weight < 0 or weights[s] <= weights[weight]):
                 weight = s
-            earlier += used[s]
             k = forwards[s]
             if k < m:
                 at = forward_at[s * m + k]
-                if k - done >= credit[s] or room < take[s] or earlier + take[s] + reserve[s] > limit[r]:
+                if k - done >= credit[s] or take[s] > spare:
                     blocked = blocked or at <= now
                     full = full or (at <= now and k - done < credit[s])
                 elif at > now:
                     next_forward = min(next_forward, at)
-                elif forward < 0 or k < forwards[forward]:
+                elif forward < 0 or k <= forwards[forward]:
                     forward = s
         kind = -1
         if weight >= 0 and full and forward < 0:
