@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from ppsim.errors import ConfigError, FormatError
 from ppsim.metrics import waits
-from ppsim.metrics.critical_path import Path, befores, walk
-from ppsim.ops import Op
+from ppsim.metrics.critical_path import Path, chain, walk
+from ppsim.metrics.last_need import freed_by
+from ppsim.ops import NONE, Op
 from ppsim.result import Result
 from ppsim.timeline import PER_SECOND
 
@@ -102,26 +104,26 @@ def _slacks(result: Result, path: Path) -> list[int | None]:
     """For each link of the path the least by which, from there on, the path's inputs come after all others."""
     run, plan, times = result.run, result.plan, result.timeline.times
     n, t = len(plan), max(len(plan.transfers), 1)
-    began, ended, sent, behind = run.once(befores)
+    behind = run.once(freed_by)[0] >= 0
+    events = [*chain(run, path.last).tolist(), NONE]
     found: list[int | None] = []
-    event, spare, known = path.last, result.timeline.makespan, True
-    while event >= 0:
+    spare, known = result.timeline.makespan, True
+    for event, before in pairwise(events):
         if event < n:
             inputs = [*plan.start_needs.of(event), *([n + event - 1] if _follows(result, event) else [])]
-            event = began[event]
         elif event < 2 * n:
             row = event - n - int(plan.tail[event - n])
             if len(found) < len(path) and path.row[-1 - len(found)] == row:
                 found.append(spare if known else None)
-            event, inputs = ended[row], plan.end_needs.of(row)
+            inputs = plan.end_needs.of(row)
         else:
             transfer = (event - 2 * n) % t
             found.append(spare if known else None)
             known = known and not behind[transfer]
-            event, inputs = sent[transfer], plan.transfers.needs.of(transfer)
-        others = [int(times[i]) for i in inputs if i != event]
-        if event >= 0:
-            spare = min(spare, int(times[event]) - max(others, default=0))
+            inputs = plan.transfers.needs.of(transfer)
+        others = [int(times[i]) for i in inputs if i != before]
+        if before >= 0:
+            spare = min(spare, int(times[before]) - max(others, default=0))
     return found[::-1]
 
 

@@ -264,6 +264,19 @@ def parse_row(cells: Iterable[str]) -> Ops:
     return from_ops(parse_cell(text) for text in cells)
 
 
+class Grid(NamedTuple):
+    """Equally many ops of one kind on every rank: ``stage`` and ``microbatch`` broadcast to (ranks, ops)."""
+
+    kind: Kind
+    stage: Ints
+    microbatch: Ints
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(ranks, ops)."""
+        return np.broadcast_shapes(self.stage.shape, self.microbatch.shape)
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Orders:
     """The order of ops of every rank: one table, rank after rank.
@@ -289,6 +302,27 @@ class Orders:
 
     def __len__(self) -> int:
         return len(self.table)
+
+    @classmethod
+    def in_turn(cls, first: Grid, second: Grid, lead: Sequence[int]) -> Orders:
+        """On rank r ``lead[r]`` of its first ops, then one of each in turn, the first first, then what is left.
+
+        There are equally many of both, of which the lead is at most as many.
+        """
+        ranks, n = first.shape
+        kind, stage, microbatch = np.empty((ranks, 2 * n), np.int8), *np.empty((2, ranks, 2 * n), np.int32)
+        for column, a, b in (
+            (kind, np.broadcast_to(np.int8(first.kind), (ranks, n)), np.broadcast_to(np.int8(second.kind), (ranks, n))),
+            (stage, *(np.broadcast_to(grid.stage, (ranks, n)) for grid in (first, second))),
+            (microbatch, *(np.broadcast_to(grid.microbatch, (ranks, n)) for grid in (first, second))),
+        ):
+            for r, ahead in enumerate(lead):
+                row, behind = column[r], n - ahead
+                row[:ahead], row[ahead : n + behind : 2] = a[r, :ahead], a[r, ahead:]
+                row[ahead + 1 : n + behind : 2], row[n + behind :] = b[r, :behind], b[r, behind:]
+        none = np.broadcast_to(np.int32(NONE), kind.size)
+        table = Ops(kind.ravel(), stage.ravel(), microbatch.ravel(), none, none)
+        return cls(table, np.arange(ranks + 1) * (2 * n))
 
     def rank(self, rank: int) -> Ops:
         """The ops of one rank, in order."""

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.engine.deadlock import explain
-from ppsim.engine.jit import jit, pop, push, sort
+from ppsim.engine.pairs import pop, push, sort
 from ppsim.errors import ConfigError
+from ppsim.jit import compiled
 from ppsim.ops import NONE
 from ppsim.plan.table import Ints, Longs, Plan
 from ppsim.timeline import NEVER, Timeline, finished
@@ -98,7 +99,7 @@ def _lanes(plan: Plan) -> _Lanes:
     return _Lanes(of_route, pairs.astype(np.uint32), at_ptr.astype(np.uint32), (by_port // 2).astype(np.uint32))
 
 
-@jit
+@compiled
 def _without_ports(work: _Work, moment: Longs) -> None:
     """Fill in ``moment`` of every thing: run each rank as far as it gets, then those that waited for it.
 
@@ -185,7 +186,7 @@ def _without_ports(work: _Work, moment: Longs) -> None:
                 next_waiter[other], waiter[rank] = waiter[rank], other
 
 
-@jit
+@compiled
 def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs) -> None:
     """Fill in ``moment`` of every thing and ``transfer_start``: one instant after the other, each until it has settled.
 
@@ -331,7 +332,7 @@ def _with_ports(work: _Work, lanes: _Lanes, moment: Longs, transfer_start: Longs
             now = int(heap[0, 0])
 
 
-@jit
+@compiled
 def _waiting(events: int, ptr: Numbers, event: Numbers) -> tuple[Numbers, Numbers]:
     """What waits for each event e: ``waiting[first[e]:first[e + 1]]``."""
     first = np.zeros(events + 1, np.uint32)
@@ -347,7 +348,7 @@ def _waiting(events: int, ptr: Numbers, event: Numbers) -> tuple[Numbers, Number
     return first, waiting
 
 
-@jit
+@compiled
 def _tell(happened: int, first: Numbers, waiting: Numbers, moment: Longs, met: Numbers, things: int) -> int:
     """An event has happened: those that wait for it have one need less; returns the number of things in ``met``."""
     for k in range(first[happened], first[happened + 1]):

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ppsim.jit import jit
 from ppsim.metrics.base import Run, metric
-from ppsim.metrics.last_need import freed_by, latest
+from ppsim.metrics.last_need import Flags, Sorts, freed_by, sorts
 from ppsim.ops import NONE, Kind, among
-from ppsim.plan.table import Longs, Needs
+from ppsim.plan.table import Ints, Longs
 from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 PAIR = "OVERLAP_F_B"
@@ -59,31 +60,86 @@ def critical_path(run: Run) -> Path:
 def walk(run: Run, last: int) -> Path:
     """The chain of what came last that leads to an event, -1: to nothing."""
     plan, timeline = run.plan, run.timeline
-    n, t = len(plan), len(plan.transfers)
-    began, ended, sent, behind = run.once(befores)
-    busy = (~among(plan.kind, SENDS_AND_MOVES)).tolist()
-    head = (np.arange(n) - plan.tail).tolist()
-    start, end = timeline.start.tolist(), timeline.end.tolist()
-    taken, left, arrive = timeline.transfer_start.tolist(), timeline.left.tolist(), timeline.arrive.tolist()
-    links: list[tuple[int, int, int, int, int, int, int, int]] = []
-    event, queued = last, False
+    n, t = len(plan), max(len(plan.transfers), 1)
+    event = chain(run, last)[::-1].astype(np.int64)
+    row = event - n
+    row -= plan.tail[np.where((row >= 0) & (row < n), row, 0)]
+    busy = np.append(~among(plan.kind, SENDS_AND_MOVES), False)
+    op = (event >= n) & (event < 2 * n) & busy[np.where((row >= 0) & (row < n), row, -1)]
+    link = np.flatnonzero(op | (event >= 2 * n))
+    event, row, op = event[link], np.where(op, row, NONE)[link], op[link]
+    if not len(plan.transfers):
+        none = np.zeros(len(row), np.int64)
+        return Path(row, none + NONE, timeline.start[row], timeline.end[row], none, none, none, none, last)
+    transfer = np.where(op, 0, (event - 2 * n) % t)
+    since = np.where(op, timeline.start[row], timeline.transfer_start[transfer])
+    left = np.where(op, since, timeline.left[transfer])
+    arrives = ~op & (event >= 2 * n + 2 * t)
+    until = np.where(arrives, timeline.arrive[transfer], left)
+    # A transfer that waited for a port follows on the one that held it.
+    holder, _ = run.once(freed_by)
+    queued = ~op & np.append((~op & (holder[transfer] >= 0))[1:], False)
+    zero = np.zeros(len(op), np.int64)
+    return Path(
+        row=row,
+        transfer=np.where(op, NONE, transfer),
+        start=since,
+        end=np.where(op, timeline.end[row], until),
+        occupancy=np.where(queued, zero, left - since),
+        latency=np.where(queued, zero, until - left),
+        queue=np.where(queued, left - since, zero),
+        flies=(arrives & ~queued).astype(np.int64),
+        last=last,
+    )
+
+
+def chain(run: Run, last: int) -> Longs:
+    """The events from one back to time 0, each after the one that it came from; none where it is -1."""
+    plan, timeline = run.plan, run.timeline
+    events = np.empty(2 * len(plan) + len(plan.transfers), np.int64)
+    start, end, sent = plan.start_needs, plan.end_needs, plan.transfers.needs
+    holder, _ = run.once(freed_by)
+    length = _follow(
+        last, plan.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,
+        timeline.times, run.once(sorts), holder, events,
+    )  # fmt: skip
+    return events[:length]
+
+
+@jit
+def _follow(
+    event: int, rank: Ints, tail: Flags, duration: Longs, start_ptr: Ints, start_event: Ints, end_ptr: Ints,
+    end_event: Ints, sent_ptr: Ints, sent_event: Ints, times: Longs, sort: Sorts, holder: Longs, chain: Longs,
+) -> int:  # fmt: skip
+    """Fill in the chain that ends with the event; returns its length."""
+    n, t, length = len(rank), len(holder), 0
     while event != NONE:
-        if event < n:
-            event = began[event]
-        elif event < 2 * n:
-            row = head[event - n]
-            if busy[row]:
-                links.append((row, NONE, start[row], end[row], 0, 0, 0, 0))
-            event = ended[row]
+        chain[length] = event
+        length += 1
+        if event >= 2 * n:
+            thing = (event - 2 * n) % t
+            if holder[thing] >= 0:
+                event = 2 * n + t + holder[thing]
+                continue
+            ptr, needs = sent_ptr, sent_event
+        elif event >= n:
+            thing = event - n - tail[event - n]
+            ptr, needs = end_ptr, end_event
         else:
-            phase, transfer = divmod(event - 2 * n, t)
-            since, until = taken[transfer], left[transfer]
-            held, flight = until - since, arrive[transfer] - until if phase == 2 else 0
-            parts = (0, 0, held, 0) if queued else (held, flight, 0, int(phase == 2))
-            links.append((NONE, transfer, since, until + flight, *parts))
-            event, queued = sent[transfer], behind[transfer]
-    columns = np.array(links[::-1], np.int64).reshape(-1, 8).T
-    return Path(*(column.copy() for column in columns), last)  # type: ignore[call-arg, arg-type]  # eight columns
+            thing = event
+            ptr, needs = start_ptr, start_event
+        latest, when = NONE, -1
+        for k in range(ptr[thing], ptr[thing + 1]):
+            other = needs[k]
+            if times[other] > when or (times[other] == when and sort[other] > sort[latest]):
+                latest, when = other, times[other]
+        if event < n:
+            if thing > 0 and rank[thing - 1] == rank[thing] and times[n + thing - 1] > when:
+                latest = n + thing - 1
+        elif event < 2 * n and when < times[thing] + duration[thing]:
+            latest = thing
+        event = latest
+    return length
 
 
 def _last(run: Run) -> int:
@@ -93,30 +149,6 @@ def _last(run: Run) -> int:
         rank = plan.rank[timeline.end.argmax()]
         return int(plan.events.end(int(plan.offsets[rank + 1]) - 1))
     return int(plan.events.arrive(int(timeline.arrive.argmax()))) if len(plan.transfers) else NONE
-
-
-def befores(run: Run) -> tuple[list[int], list[int], list[int], list[bool]]:
-    """The event before each op's begin, each op's end, each transfer's start (-1: none); whether that one queued."""
-    plan, timeline = run.plan, run.timeline
-    n, times = len(plan), timeline.times
-    row = np.arange(n)
-
-    def last(needs: Needs, things: int) -> tuple[Longs, Longs]:
-        event = latest(run, needs.owner, needs.event, things)
-        return event, np.where(event >= 0, times[event], -1)
-
-    event, when = last(plan.start_needs, n)
-    first = np.zeros(n, bool)
-    first[plan.offsets[:-1][plan.offsets[:-1] < plan.offsets[1:]]] = True
-    before = np.where(first, NONE, plan.events.end(row - 1))
-    free = np.where(first, -1, times[before])
-    began = np.where(when >= free, event, before)
-    event, when = last(plan.end_needs, n)
-    ended = np.where(when >= timeline.start + plan.duration, event, row)
-    holder, _ = run.once(freed_by)
-    event, _ = last(plan.transfers.needs, len(plan.transfers))
-    sent = np.where(holder >= 0, plan.events.left(holder), event)
-    return began.tolist(), ended.tolist(), sent.tolist(), (holder >= 0).tolist()
 
 
 def by_kind(run: Run) -> dict[str, int]:

@@ -12,6 +12,8 @@ from ppsim.ops import NONE, Kind
 from ppsim.plan.table import Longs
 
 Index = NDArray[np.signedinteger]
+Flags = NDArray[np.bool_]
+Sorts = NDArray[np.int8]
 
 
 class Sort(IntEnum):
@@ -26,18 +28,18 @@ class Sort(IntEnum):
     FORWARD = 6
 
 
-_ARRIVAL = np.zeros(len(Kind), np.int64)
+_ARRIVAL = np.zeros(len(Kind), np.int8)
 _ARRIVAL[Kind.F] = Sort.FORWARD
 _ARRIVAL[[Kind.B, Kind.I]] = Sort.BACKWARD
 _ARRIVAL[[Kind.EVICT, Kind.LOAD]] = Sort.MOVE
 _ARRIVAL[Kind.REDUCE_GRAD] = Sort.SYNC
 
 
-def sorts(run: Run) -> Longs:
+def sorts(run: Run) -> Sorts:
     """The Sort of every event of the plan, by its number."""
     plan = run.plan
     n, t = len(plan), len(plan.transfers)
-    out = np.empty(plan.events.count, np.int64)
+    out = np.empty(plan.events.count, np.int8)
     out[:n], out[n : 2 * n] = Sort.OTHER, Sort.OP
     out[2 * n : 2 * n + t], out[2 * n + t : 2 * n + 2 * t] = Sort.OTHER, Sort.LEFT
     out[2 * n + 2 * t :] = _ARRIVAL[plan.kind[plan.transfers.producer]]

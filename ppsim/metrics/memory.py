@@ -14,84 +14,43 @@ from numpy.typing import NDArray
 
 from ppsim.errors import Notice
 from ppsim.metrics.base import Run, metric
+from ppsim.metrics.peaks import Peaks, by_group_and_time, peaks
 from ppsim.plan.table import Category, Holdings, Longs
-from ppsim.timeline import PER_SECOND, Timeline
+from ppsim.timeline import PER_SECOND
 from ppsim.units import show
-
-LARGEST_KEY = 2**62
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What is allocated (+) and freed (-), sorted by group, then time, frees first."""
+    """What is allocated (+) and freed (-) on each rank, sorted by rank, then time."""
 
-    group: NDArray[np.signedinteger]
     time: Longs
     delta: Longs
     category: NDArray[np.int8]
     bounds: Longs
-    """Group g's changes are ``bounds[g]:bounds[g + 1]``."""
+    """Rank r's changes are ``bounds[r]:bounds[r + 1]``."""
 
 
-@dataclass(frozen=True, eq=False)
-class Peaks:
-    """Per group the most held at once, and at which change (-1: nothing is ever held)."""
-
-    bytes: Longs
-    change: Longs
-
-
-def changes(held: Holdings, timeline: Timeline, group: NDArray[np.signedinteger], groups: int) -> Changes:
-    """The holdings as changes over time, for each group (ranks, say)."""
-    times = timeline.times
+def changes(run: Run) -> Changes:
+    """The holdings of all ranks as changes over time; what is held for no time left out."""
+    held, times = run.plan.holdings, run.timeline.times
     since, until = times[held.since], times[held.until]
-    lasting = until > since
-    group, since, until = group[lasting].astype(np.int64), since[lasting], until[lasting]
-    size, category = held.bytes[lasting], held.category[lasting]
-    group2 = np.concatenate([group, group])
-    time = np.concatenate([since, until])
-    delta = np.concatenate([size, -size])
-    order = _order(group2, time, delta > 0)
-    group2 = group2[order]
+    lasting = np.flatnonzero(until > since)
+    rank = np.tile(held.rank[lasting].astype(np.int64), 2)
+    time = np.concatenate([since[lasting], until[lasting]])
+    order = by_group_and_time(rank, time)
+    size = held.bytes[lasting]
     return Changes(
-        group2,
         time[order],
-        delta[order],
-        np.concatenate([category, category])[order],
-        np.searchsorted(group2, np.arange(groups + 1)),
+        np.concatenate([size, -size])[order],
+        np.tile(held.category[lasting], 2)[order],
+        np.searchsorted(rank[order], np.arange(run.plan.ranks + 1)),
     )
-
-
-def _order(group: Longs, time: Longs, allocates: NDArray[np.bool_]) -> Longs:
-    """Rows by group, time, frees first."""
-    width = 2 * (int(time.max(initial=0)) + 1)
-    if (int(group.max(initial=0)) + 1) * width < LARGEST_KEY:
-        return np.argsort(group * width + 2 * time + allocates, kind="stable")
-    return np.lexsort((allocates, time, group))
-
-
-def peaks(found: Changes) -> Peaks:
-    """The most that each group holds at once."""
-    groups = len(found.bounds) - 1
-    best, change = np.zeros(groups, np.int64), np.full(groups, -1, np.int64)
-    if not len(found.delta):
-        return Peaks(best, change)
-    total = np.cumsum(found.delta)  # every group ends at 0, so that the next one's sum starts there
-    some = np.flatnonzero(found.bounds[1:] > found.bounds[:-1])
-    best[some] = np.maximum.reduceat(total, found.bounds[some])
-    at_peak = np.flatnonzero(total == best[found.group])[::-1]
-    change[found.group[at_peak]] = at_peak  # the first such moment, since later ones are overwritten
-    return Peaks(best, change)
-
-
-def rank_changes(run: Run) -> Changes:
-    """Changes of all categories per rank."""
-    return changes(run.plan.holdings, run.timeline, run.plan.holdings.rank, run.plan.ranks)
 
 
 def rank_peaks(run: Run) -> Peaks:
     """Peaks over ranks, without what is held throughout."""
-    return peaks(run.once(rank_changes))
+    return peaks(run.plan.holdings, run.timeline, run.plan.holdings.rank, run.plan.ranks)
 
 
 def peak_bytes(run: Run) -> Longs:
@@ -102,25 +61,23 @@ def peak_bytes(run: Run) -> Longs:
 
 def peak_by_category(run: Run) -> Longs:
     """Bytes per (category, rank) at the moment of the rank's peak."""
-    plan, found, peak = run.plan, run.once(rank_changes), run.once(rank_peaks)
-    before = np.arange(len(found.delta)) <= peak.change[found.group] if len(found.delta) else np.empty(0, bool)
+    plan, held, times, peak = run.plan, run.plan.holdings, run.timeline.times, run.once(rank_peaks).since
+    moment = peak[held.rank]
+    there = np.flatnonzero((times[held.since] <= moment) & (moment < times[held.until]))
     out = plan.static.copy()
-    np.add.at(out, (found.category[before], found.group[before]), found.delta[before])
+    np.add.at(out, (held.category[there], held.rank[there]), held.bytes[there])
     return out
 
 
 def peak_time(run: Run) -> Longs:
     """When each rank's peak begins, in ns; 0 where nothing but static memory is held."""
-    found, peak = run.once(rank_changes), run.once(rank_peaks)
-    if not len(found.time):
-        return np.zeros(run.plan.ranks, np.int64)
-    return np.where(peak.change >= 0, found.time[peak.change], 0)
+    return np.maximum(run.once(rank_peaks).since, 0)
 
 
 def peak_in_flight(run: Run) -> Longs:
     """Most (stage, microbatch) activations alive on a rank at once."""
     held = run.plan.in_flight
-    return peaks(changes(held, run.timeline, held.rank, run.plan.ranks)).bytes
+    return peaks(held, run.timeline, held.rank, run.plan.ranks).bytes
 
 
 def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
@@ -133,7 +90,7 @@ def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     code = held.rank[mine].astype(np.int64) * plan.placement.stages + plan.stage[row]
     codes, group = np.unique(code, return_inverse=True)
     part = Holdings(held.rank[mine], held.category[mine], held.bytes[mine], held.since[mine], held.until[mine])
-    best = peaks(changes(part, run.timeline, group, len(codes))).bytes
+    best = peaks(part, run.timeline, group, len(codes)).bytes
     return {divmod(int(c), plan.placement.stages): int(b) for c, b in zip(codes, best, strict=True)}
 
 
@@ -148,7 +105,7 @@ class Curves:
 
 def curves(run: Run) -> Curves:
     """Memory of every rank over time, by category; the first row of a rank is at time 0."""
-    plan, found = run.plan, run.once(rank_changes)
+    plan, found = run.plan, run.once(changes)
     parts: list[tuple[Longs, Longs, Longs]] = []
     for rank in range(plan.ranks):
         here = slice(int(found.bounds[rank]), int(found.bounds[rank + 1]))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppsim.metrics import memory
 from ppsim.metrics.base import Run
+from ppsim.metrics.peaks import peaks
 from ppsim.ops import Kind
 from ppsim.plan.table import Longs
 
@@ -25,7 +25,7 @@ def weight_versions(run: Run) -> Longs | None:
     if run.plan.versions is None:
         return np.ones(run.plan.ranks, np.int64)
     stashed = run.plan.versions.stashed
-    return 1 + memory.peaks(memory.changes(stashed, run.timeline, stashed.rank, run.plan.ranks)).bytes
+    return 1 + peaks(stashed, run.timeline, stashed.rank, run.plan.ranks).bytes
 
 
 def staleness(run: Run) -> Longs | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.cluster import Topology
+from ppsim.cluster import Link, Topology
 from ppsim.config.experiment import Experiment
 from ppsim.ops import COMPUTE, NONE, Kind
 from ppsim.plan.rows import Rows
@@ -16,6 +18,7 @@ from ppsim.plan.table import Ints, Longs, Routes
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes, to_ns
 
+T = TypeVar("T")
 ONE = Fraction(1)
 
 
@@ -40,30 +43,41 @@ class Weights:
 
     def sizes(self, values: tuple[Fraction, ...], stage: Ints, microbatch: Ints) -> Longs:
         """Bytes of each row's stage's value, for its microbatch."""
-        rounded = {value: [to_bytes(value * length) for length in self._lengths] for value in set(values)}
-        table = np.array([rounded[value] for value in values], np.int64)
-        found: Longs = table[:, 0][stage] if len(self.distinct) == 1 else table[stage, self.index(microbatch)]
-        return found
+        table = np.array(per_value(values, lambda value: [to_bytes(value * length) for length in self._lengths]))
+        if len(self.distinct) > 1:
+            return table[stage, self.index(microbatch)]
+        if np.all(table == table[0]):
+            return np.broadcast_to(table[0, 0], len(stage))
+        return table[:, 0][stage]
+
+
+def per_value(values: Iterable[Fraction], make: Callable[[Fraction], T]) -> list[T]:
+    """``make`` of each value, called once for equal ones; a fraction's own hash takes longer than its two numbers'."""
+    made: dict[tuple[int, int], T] = {}
+    out = []
+    for value in values:
+        key = value.as_integer_ratio()
+        if key not in made:
+            made[key] = make(value)
+        out.append(made[key])
+    return out
 
 
 def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights) -> Longs:
     """Nanoseconds of every row by itself: cost · weight / speed + op_overhead, rounded once."""
     speeds = [topology.speed(r) for r in range(problem.ranks)]
-    distinct_speeds = sorted(set(speeds))
+    distinct_speeds = sorted({speed.as_integer_ratio(): speed for speed in speeds}.values())
     speed_of = np.array([distinct_speeds.index(speed) for speed in speeds], np.int64)
-    rounded: dict[Fraction, list[list[int]]] = {}
+    added = experiment.runtime.op_overhead
 
     def ns(seconds: Fraction) -> list[list[int]]:
         """By weight and speed."""
-        if seconds not in rounded:
-            added = experiment.runtime.op_overhead
-            rounded[seconds] = [[to_ns(seconds * w / v + added) for v in distinct_speeds] for w in weights.distinct]
-        return rounded[seconds]
+        return [[to_ns(seconds * w / v + added) for v in distinct_speeds] for w in weights.distinct]
 
     table = np.zeros((len(Kind), problem.stages, len(weights.distinct), len(distinct_speeds)), np.int64)
     for kind in COMPUTE:
         if rows.has(kind):
-            table[kind] = [ns(seconds) for seconds in problem.costs.seconds(kind)]
+            table[kind] = per_value(problem.costs.seconds(kind), ns)
     # Row by row the place in the flattened table; what is the same for all rows adds nothing.
     place = rows.kind.astype(np.int64)
     place *= problem.stages
@@ -116,6 +130,7 @@ class RouteBook:
     def __post_init__(self) -> None:
         self._rows: list[tuple[int, int, int, int, int, int, int]] = []
         self._known: dict[tuple[int, int, int], int] = {}
+        self._times: dict[tuple[int, int], tuple[Link, int, int]] = {}
         self._ports: dict[str, int] = {}
 
     @property
@@ -140,12 +155,18 @@ class RouteBook:
         key = (src, dst, size)
         if key not in self._known:
             route = self.topology.replica_route(src) if src == dst else self.topology.route(src, dst)
-            link = route.link
-            seconds = link.overhead + (size / link.bandwidth if link.bandwidth is not None else 0)
             ports = (self._port(route.egress), self._port(route.ingress))
             self._known[key] = len(self._rows)
-            self._rows.append((src, dst, size, to_ns(seconds), to_ns(link.latency), *ports))
+            self._rows.append((src, dst, size, *self._ns(route.link, size), *ports))
         return self._known[key]
+
+    def _ns(self, link: Link, size: int) -> tuple[int, int]:
+        """Occupancy and latency; most routes share one link, which is kept so that its id stays its own."""
+        key = id(link), size
+        if key not in self._times:
+            seconds = link.overhead + (size / link.bandwidth if link.bandwidth is not None else 0)
+            self._times[key] = link, to_ns(seconds), to_ns(link.latency)
+        return self._times[key][1:]
 
     def _port(self, name: str | None) -> int:
         return NONE if name is None else self._ports.setdefault(name, len(self._ports))

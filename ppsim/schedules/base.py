@@ -15,7 +15,7 @@ from ppsim import theory
 from ppsim.costs import StageCosts
 from ppsim.errors import Notice
 from ppsim.model import Model
-from ppsim.ops import Kind, Ops, Orders, ops
+from ppsim.ops import Grid, Kind, Ops, Orders, ops
 from ppsim.placement import Placement, loop
 
 
@@ -61,6 +61,12 @@ class Problem:
     def rank(self, index: int) -> Rank:
         """One rank's view of the problem."""
         return Rank(index, self.ranks, self.microbatches, self.placement.stages_of[index])
+
+    def every(self, kind: Kind, microbatches: NDArray[np.int64] | None = None) -> Grid:
+        """Ops of one kind on each rank's first stage, by default of every microbatch, ascending."""
+        first = np.array([held[0] for held in self.placement.stages_of], np.int32)
+        numbers = np.arange(self.microbatches) if microbatches is None else microbatches
+        return Grid(kind, first[:, None], numbers.astype(np.int32))
 
     def per_rank(self, order: Callable[[Rank], Ops]) -> Orders:
         """Orders from a function that gives one rank's ops."""

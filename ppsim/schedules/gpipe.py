@@ -9,8 +9,8 @@ import numpy as np
 
 from ppsim import theory
 from ppsim.errors import Notice
-from ppsim.ops import Kind, Ops, Orders, concat
-from ppsim.schedules.base import Problem, Rank, Schedule
+from ppsim.ops import Kind, Orders
+from ppsim.schedules.base import Problem, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 
 
@@ -35,9 +35,6 @@ class GPipe(Schedule):
 
     def orders(self, problem: Problem) -> Orders:
         """F0…Fm-1, then B0…Bm-1 (or Bm-1…B0)."""
-        return problem.per_rank(self._rank)
-
-    def _rank(self, rank: Rank) -> Ops:
-        ascending = np.arange(rank.microbatches)
-        backward = ascending if self.backward == "ascending" else ascending[::-1]
-        return concat(rank.forwards(), rank.ops(Kind.B, microbatches=backward))
+        m = problem.microbatches
+        backward = np.arange(m) if self.backward == "ascending" else np.arange(m)[::-1]
+        return Orders.in_turn(problem.every(Kind.F), problem.every(Kind.B, backward), [m] * problem.ranks)

@@ -12,7 +12,7 @@ from pydantic import Field
 from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.model import Flag, Whole
-from ppsim.ops import Kind, Ops, Orders, alternate, concat, fuse, ops
+from ppsim.ops import Grid, Kind, Ops, Orders, concat, fuse, ops
 from ppsim.placement import Placement, loop
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
@@ -143,16 +143,19 @@ class Interleaved1F1B(Grouped):
         """Warm-up forwards, pairs, the remaining backwards; ops go in groups of microbatches, chunk after chunk."""
         v = self.virtual_stages
         group = self.group_of(problem.ranks, problem.microbatches)
-        chunk, microbatch = group_table(problem.microbatches, v, group)
-        pair = fuse if self.combined else alternate
+        chunk, number = group_table(problem.microbatches, v, group)
+        warmup = [self.warmup(problem.ranks, problem.microbatches, rank) for rank in range(problem.ranks)]
+        stages = np.array(problem.placement.stages_of, np.int32)
+        microbatch = number.astype(np.int32)
+        if not self.combined:
+            forwards = Grid(Kind.F, stages[:, chunk], microbatch)
+            return Orders.in_turn(forwards, Grid(Kind.B, stages[:, v - 1 - chunk], microbatch), warmup)
 
         def order(rank: Rank) -> Ops:
-            stages = np.array(rank.stages)
-            forward = ops(Kind.F, stages[chunk], microbatch)
-            backward = ops(Kind.B, stages[v - 1 - chunk], microbatch)
-            warm = self.warmup(rank.ranks, rank.microbatches, rank.index)
-            steady = len(forward) - warm
-            return concat(forward[:warm], pair(forward[warm:], backward[:steady]), backward[steady:])
+            forward = ops(Kind.F, stages[rank.index, chunk], microbatch)
+            backward = ops(Kind.B, stages[rank.index, v - 1 - chunk], microbatch)
+            warm, steady = warmup[rank.index], len(forward) - warmup[rank.index]
+            return concat(forward[:warm], fuse(forward[warm:], backward[:steady]), backward[steady:])
 
         return problem.per_rank(order)
 

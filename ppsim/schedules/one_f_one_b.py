@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal
 
 from pydantic import Field
@@ -10,7 +10,7 @@ from pydantic import Field
 from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.model import Whole
-from ppsim.ops import Ops, Orders, alternate, concat
+from ppsim.ops import Kind, Ops, Orders, alternate, concat
 from ppsim.schedules.base import Problem, Rank, Schedule
 
 
@@ -24,6 +24,13 @@ def one_each(forward: Ops, backward: Ops, before_first_backward: int) -> Ops:
     warm = min(before_first_backward - 1, len(forward))
     steady = len(forward) - warm
     return concat(forward[:warm], alternate(forward[warm:], backward[:steady]), backward[steady:])
+
+
+def warm_up_and_alternate(problem: Problem, before_first_backward: Callable[[int], int]) -> Orders:
+    """The same for all ranks at once; the function says how many forwards of each rank go first."""
+    m = problem.microbatches
+    lead = [min(before_first_backward(rank) - 1, m) for rank in range(problem.ranks)]
+    return Orders.in_turn(problem.every(Kind.F), problem.every(Kind.B), lead)
 
 
 def fewer_microbatches_than_ranks(ranks: int, microbatches: int) -> Iterator[Notice]:
@@ -59,14 +66,11 @@ class OneFOneB(Schedule):
 
     def orders(self, problem: Problem) -> Orders:
         """Warm-up forwards, pairs of forward and backward, the remaining backwards."""
-        return problem.per_rank(self._rank)
+        return warm_up_and_alternate(problem, lambda rank: max(1, (self.warmup or problem.ranks) - rank))
 
     def fused_warmup(self, ranks: int, microbatches: int, rank: int) -> int | None:
         """All forwards before the first backward, but one."""
         return min(max(1, (self.warmup or ranks) - rank) - 1, microbatches)
-
-    def _rank(self, rank: Rank) -> Ops:
-        return one_forward_one_backward(rank, max(1, (self.warmup or rank.ranks) - rank.index))
 
 
 class Eager1F1B(Schedule):
@@ -87,4 +91,4 @@ class Eager1F1B(Schedule):
 
     def orders(self, problem: Problem) -> Orders:
         """As 1F1B, with a longer warm-up."""
-        return problem.per_rank(lambda rank: one_forward_one_backward(rank, 2 * rank.distance_to_last + 1))
+        return warm_up_and_alternate(problem, lambda rank: 2 * (problem.ranks - 1 - rank) + 1)

@@ -1,26 +1,12 @@
-"""What the compiled engine is made of: the decorator that compiles, a heap and a sort of pairs of numbers."""
+"""What the compiled engine is made of: a heap and a sort of pairs of numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-from numba import njit
-
+from ppsim.jit import compiled
 from ppsim.plan.table import Longs
 
-Function = TypeVar("Function", bound=Callable[..., object])
 
-
-def jit(function: Function) -> Function:
-    """Compile at the first call; the machine code is kept on disk where there is a place for it."""
-    try:
-        return cast(Function, njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return cast(Function, njit(nogil=True)(function))
-
-
-@jit
+@compiled
 def push(heap: Longs, size: int, when: int, what: int) -> int:
     """Put a pair into a heap of pairs, by their first numbers; returns its new size."""
     place = size
@@ -34,7 +20,7 @@ def push(heap: Longs, size: int, when: int, what: int) -> int:
     return size + 1
 
 
-@jit
+@compiled
 def pop(heap: Longs, size: int) -> int:
     """Take the first pair, which has the least first number, out of a heap; returns its new size."""
     size -= 1
@@ -51,7 +37,7 @@ def pop(heap: Longs, size: int) -> int:
     return size
 
 
-@jit
+@compiled
 def sort(pairs: Longs, size: int) -> None:
     """Sort so many pairs by both numbers, in place, by Shell's method."""
     gap = size // 2
