@@ -246,7 +246,7 @@ class Topology:
     def link(self, a: int, b: int) -> Link:
         """The link between two ranks, overrides applied."""
         link = (self.cluster.intra_node if self.near(a, b) else self.cluster.inter_node) or FREE
-        override = self._overrides.get(frozenset((a, b)))
+        override = self._overrides.get(frozenset((a, b))) if self._overrides else None
         if override is None:
             return link
         changes: dict[str, Any] = {k: v for k in LINK_FIELDS if (v := getattr(override, k)) is not None}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -102,21 +104,18 @@ class Result:
         """The problem as the closed forms see it: mean stage times, and the latency where all links are that alone."""
         costs, stages = self.problem.costs, self.problem.stages
         routes, transfers = self.plan.routes, self.plan.transfers
-        used = np.unique(transfers.route) if len(transfers) else np.empty(0, int)
+        used = np.zeros(len(routes.src), bool)
+        used[transfers.route] = True
         flights = set(routes.latency[used].tolist())
         only_latency = len(flights) == 1 and not routes.occupancy[used].any()
         p = self.problem.ranks
-        mean = {
-            name: sum(getattr(costs, name)) / stages for name in ("forward", "backward", "input_grad", "weight_grad")
-        }
-        from fractions import Fraction
-
+        mean = {name: _mean(getattr(costs, name)) for name in ("forward", "backward", "input_grad", "weight_grad")}
         return Sizes(
             p=p,
             m=self.problem.microbatches,
             v=max(stages // p, 1),
             latency=Fraction(flights.pop(), PER_SECOND) if only_latency else Fraction(0),
-            pair=None if costs.overlapped is None else sum(costs.overlapped, Fraction(0)) / stages,
+            pair=None if costs.overlapped is None else _mean(costs.overlapped),
             **mean,
         )
 
@@ -200,6 +199,13 @@ class Result:
             table[f"{name}_bytes"] = found.bytes[:, c]
         table["total_bytes"] = found.bytes.sum(axis=1)
         return table
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    """Exact; equal values, the usual case, aren't added up."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    return sum(values, Fraction(0)) / len(values)
 
 
 @cache

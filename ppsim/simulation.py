@@ -47,8 +47,8 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
     orders = schedule.orders(problem)
     if not isinstance(orders, Orders):
         raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
-    check(orders, problem, schedule.label, schedule.place)
-    plan = build(orders, problem, experiment, schedule)
+    index = check(orders, problem, schedule.label, schedule.place)
+    plan = build(orders, problem, experiment, schedule, index)
     try:
         timeline, engine_name = run(plan, engine)
     except DeadlockError as deadlock:

@@ -33,21 +33,30 @@ class Timeline:
     end: Longs
     ready: Longs
     transfer_start: Longs
+    room: Longs | None = None
+    """Where the engine wrote start, end and transfer_start one after the other: room for the times of all events."""
 
     @cached_property
     def left(self) -> Longs:
         """When each transfer freed its ports."""
-        return self.transfer_start + self.plan.routes.occupancy[self.plan.transfers.route]
+        return self._later(self.transfer_start, self.plan.routes.occupancy)
 
     @cached_property
     def arrive(self) -> Longs:
         """When each transfer was there."""
-        return self.left + self.plan.routes.latency[self.plan.transfers.route]
+        return self._later(self.left, self.plan.routes.latency)
+
+    def _later(self, since: Longs, by_route: Longs) -> Longs:
+        return since + by_route[self.plan.transfers.route] if np.any(by_route) else since
 
     @cached_property
     def times(self) -> Longs:
         """The time of every event of the plan, by its number."""
-        return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
+        if self.room is None:
+            return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
+        t = len(self.left)
+        self.room[len(self.room) - 2 * t :] = np.concatenate([self.left, self.arrive])
+        return self.room
 
     @cached_property
     def makespan(self) -> int:
@@ -126,8 +135,10 @@ class Timeline:
             yield "a transfer started before it was ready"
 
 
-def finished(plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs) -> Timeline:
+def finished(
+    plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs, room: Longs | None = None
+) -> Timeline:
     """A Timeline from what an engine recorded; the second row of an atomic pair gets the start of its first."""
     tail = np.flatnonzero(plan.tail)
     start[tail] = start[tail - 1]
-    return Timeline(plan, start, end, ready, transfer_start)
+    return Timeline(plan, start, end, ready, transfer_start, room)

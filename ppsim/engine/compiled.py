@@ -53,18 +53,20 @@ class _Lanes(NamedTuple):
 def run(plan: Plan) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
     n, t = len(plan), len(plan.transfers)
-    moment = np.full(2 * n + t, NEVER, np.int64)
+    room = np.empty(plan.events.count, np.int64)
+    moment = room[: 2 * n + t]
+    moment[:] = NEVER
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
-    if np.all(plan.routes.egress == NONE):
+    if free := bool(np.all(plan.routes.egress == NONE)):
         _without_ports(_work(plan), moment)
-        transfer_start = ready.copy()
+        transfer_start = ready  # nothing to wait for
     else:
         transfer_start = np.full(t, NEVER, np.int64)
         _with_ports(_work(plan), _lanes(plan), moment, transfer_start)
     if np.any(moment < 0) or np.any(transfer_start < 0):
         np.maximum(moment, NEVER, out=moment)
         raise explain(plan, start, end, ready, transfer_start)
-    return finished(plan, start, end, ready, transfer_start)
+    return finished(plan, start, end, ready, transfer_start, room if free else None)
 
 
 def _work(plan: Plan) -> _Work:

@@ -9,12 +9,13 @@ import numpy as np
 
 from ppsim.jit import jit
 from ppsim.metrics.base import Run, metric
-from ppsim.metrics.last_need import Flags, Sorts, freed_by, sorts
+from ppsim.metrics.last_need import ARRIVAL, Flags, Sort, Sorts, freed_by
 from ppsim.ops import NONE, Kind, among
-from ppsim.plan.table import Ints, Longs
+from ppsim.plan.table import Ints, Kinds, Longs
 from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 PAIR = "OVERLAP_F_B"
+OP, LEFT = int(Sort.OP), int(Sort.LEFT)
 PARTS = ("transfer", "latency", "queue")
 
 
@@ -101,7 +102,7 @@ def chain(run: Run, last: int) -> Longs:
     holder, _ = run.once(freed_by)
     length = _follow(
         last, plan.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,
-        timeline.times, run.once(sorts), holder, events,
+        timeline.times, plan.kind, plan.transfers.producer, ARRIVAL, holder, events,
     )  # fmt: skip
     return events[:length]
 
@@ -109,7 +110,8 @@ def chain(run: Run, last: int) -> Longs:
 @jit
 def _follow(
     event: int, rank: Ints, tail: Flags, duration: Longs, start_ptr: Ints, start_event: Ints, end_ptr: Ints,
-    end_event: Ints, sent_ptr: Ints, sent_event: Ints, times: Longs, sort: Sorts, holder: Longs, chain: Longs,
+    end_event: Ints, sent_ptr: Ints, sent_event: Ints, times: Longs, kind: Kinds, producer: Ints, arrival: Sorts,
+    holder: Longs, chain: Longs,
 ) -> int:  # fmt: skip
     """Fill in the chain that ends with the event; returns its length."""
     n, t, length = len(rank), len(holder), 0
@@ -128,11 +130,20 @@ def _follow(
         else:
             thing = event
             ptr, needs = start_ptr, start_event
-        latest, when = NONE, -1
+        latest, when, best = NONE, -1, -1
         for k in range(ptr[thing], ptr[thing + 1]):
             other = needs[k]
-            if times[other] > when or (times[other] == when and sort[other] > sort[latest]):
-                latest, when = other, times[other]
+            if times[other] < when:
+                continue
+            sort = 0
+            if other >= 2 * n + 2 * t:
+                sort = arrival[kind[producer[other - 2 * n - 2 * t]]]
+            elif other >= 2 * n + t:
+                sort = LEFT
+            elif n <= other < 2 * n:
+                sort = OP
+            if times[other] > when or sort > best:
+                latest, when, best = other, times[other], sort
         if event < n:
             if thing > 0 and rank[thing - 1] == rank[thing] and times[n + thing - 1] > when:
                 latest = n + thing - 1

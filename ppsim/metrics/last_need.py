@@ -28,21 +28,23 @@ class Sort(IntEnum):
     FORWARD = 6
 
 
-_ARRIVAL = np.zeros(len(Kind), np.int8)
-_ARRIVAL[Kind.F] = Sort.FORWARD
-_ARRIVAL[[Kind.B, Kind.I]] = Sort.BACKWARD
-_ARRIVAL[[Kind.EVICT, Kind.LOAD]] = Sort.MOVE
-_ARRIVAL[Kind.REDUCE_GRAD] = Sort.SYNC
+ARRIVAL = np.zeros(len(Kind), np.int8)
+"""By the kind of what a message comes from: the Sort of its arrival."""
+ARRIVAL[Kind.F] = Sort.FORWARD
+ARRIVAL[[Kind.B, Kind.I]] = Sort.BACKWARD
+ARRIVAL[[Kind.EVICT, Kind.LOAD]] = Sort.MOVE
+ARRIVAL[Kind.REDUCE_GRAD] = Sort.SYNC
 
 
-def sorts(run: Run) -> Sorts:
-    """The Sort of every event of the plan, by its number."""
+def sorts(run: Run, event: Index) -> Sorts:
+    """The Sort of each of these events of the plan."""
     plan = run.plan
     n, t = len(plan), len(plan.transfers)
-    out = np.empty(plan.events.count, np.int8)
-    out[:n], out[n : 2 * n] = Sort.OTHER, Sort.OP
-    out[2 * n : 2 * n + t], out[2 * n + t : 2 * n + 2 * t] = Sort.OTHER, Sort.LEFT
-    out[2 * n + 2 * t :] = _ARRIVAL[plan.kind[plan.transfers.producer]]
+    out = np.zeros(len(event), np.int8)
+    out[(event >= n) & (event < 2 * n)] = Sort.OP
+    out[(event >= 2 * n + t) & (event < 2 * n + 2 * t)] = Sort.LEFT
+    arrival = event >= 2 * n + 2 * t
+    out[arrival] = ARRIVAL[plan.kind[plan.transfers.producer[event[arrival] - 2 * n - 2 * t]]]
     return out
 
 
@@ -51,7 +53,7 @@ def latest(run: Run, owner: Index, event: Index, things: int) -> Longs:
 
     ``event[i]`` is one of the needs of thing ``owner[i]``. Ties go by ``Sort``, then to the one that is listed first.
     """
-    key = run.timeline.times[event] * len(Sort) + run.once(sorts)[event]
+    key = run.timeline.times[event] * len(Sort) + sorts(run, event)
     last = np.full(things, -1, np.int64)
     np.maximum.at(last, owner, key)
     chosen = np.flatnonzero(key == last[owner])[::-1]

@@ -50,7 +50,8 @@ def changes(run: Run) -> Changes:
 
 def rank_peaks(run: Run) -> Peaks:
     """Peaks over ranks, without what is held throughout."""
-    return peaks(run.plan.holdings, run.timeline, run.plan.holdings.rank, run.plan.ranks)
+    plan = run.plan
+    return peaks(plan.holdings, run.timeline, plan.holdings.rank, plan.rank, plan.ranks)
 
 
 def peak_bytes(run: Run) -> Longs:
@@ -76,22 +77,31 @@ def peak_time(run: Run) -> Longs:
 
 def peak_in_flight(run: Run) -> Longs:
     """Most (stage, microbatch) activations alive on a rank at once."""
-    held = run.plan.in_flight
-    return peaks(held, run.timeline, held.rank, run.plan.ranks).bytes
+    plan = run.plan
+    return peaks(plan.in_flight, run.timeline, plan.in_flight.rank, plan.rank, plan.ranks).bytes
 
 
 def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     """Peak activation bytes of each (rank, stage)."""
-    plan, held = run.plan, run.plan.holdings
+    plan, held, stages = run.plan, run.plan.holdings, run.plan.placement.stages
     n, t = len(plan), len(plan.transfers)
     mine = np.flatnonzero(held.category == Category.ACTIVATIONS)
-    event = held.since[mine]
-    row = event % n if not t else np.where(event < 2 * n, event % n, plan.transfers.issuer[(event - 2 * n) % max(t, 1)])
-    code = held.rank[mine].astype(np.int64) * plan.placement.stages + plan.stage[row]
-    codes, group = np.unique(code, return_inverse=True)
-    part = Holdings(held.rank[mine], held.category[mine], held.bytes[mine], held.since[mine], held.until[mine])
-    best = peaks(part, run.timeline, group, len(codes)).bytes
-    return {divmod(int(c), plan.placement.stages): int(b) for c, b in zip(codes, best, strict=True)}
+    if not len(mine):
+        return {}
+    event, rank = held.since[mine], held.rank[mine]
+    row = event % n if not t else np.where(event < 2 * n, event % n, plan.transfers.issuer[(event - 2 * n) % t])
+    if not plan.placement.replicated and np.array_equal(plan.rank[row], rank):
+        group: NDArray[np.signedinteger] = plan.stage[row]
+        group_of_row: NDArray[np.signedinteger] = plan.stage
+        pairs = [(ranks[0], stage) for stage, ranks in enumerate(plan.placement.ranks_of)]
+    else:  # a stage in two places, or moved to another rank
+        where, stage = np.concatenate([rank, plan.rank]), np.concatenate([plan.stage[row], plan.stage])
+        codes, number = np.unique(where.astype(np.int64) * stages + stage, return_inverse=True)
+        group, group_of_row = number[: len(rank)], number[len(rank) :]
+        pairs = [divmod(code, stages) for code in codes.tolist()]
+    part = Holdings(rank, held.category[mine], held.bytes[mine], event, held.until[mine])
+    best = peaks(part, run.timeline, group, group_of_row, len(pairs)).bytes
+    return dict(zip(pairs, best.tolist(), strict=True))
 
 
 @dataclass(frozen=True, eq=False)

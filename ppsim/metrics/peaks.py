@@ -26,17 +26,22 @@ class Peaks:
     since: Longs
 
 
-def peaks(held: Holdings, timeline: Timeline, group: NDArray[np.signedinteger], groups: int) -> Peaks:
-    """The most that each group (a rank, say) holds at once, by the group of each holding."""
+def peaks(
+    held: Holdings, timeline: Timeline, group: NDArray[np.signedinteger], group_of_row: NDArray[np.signedinteger],
+    groups: int,
+) -> Peaks:  # fmt: skip
+    """The most that each group (a rank, say) holds at once, by the group of each holding and of each op."""
     most, since = np.zeros(groups, np.int64), np.full(groups, NEVER, np.int64)
     if len(held):
-        _merge(group, held.bytes, held.since, held.until, timeline.times, most, since)
+        _sweep(group_of_row, group, held.bytes, held.since, held.until, timeline.times, most, since)
     return Peaks(most, since)
 
 
 def _sort(
-    group: NDArray[np.signedinteger], size: Longs, since: Ints, until: Ints, times: Longs, most: Longs, at: Longs
-) -> None:
+    group_of_row: NDArray[np.signedinteger],  # noqa: ARG001 - of use to the other way
+    group: NDArray[np.signedinteger], size: Longs, since: Ints, until: Ints,
+    times: Longs, most: Longs, at: Longs,
+) -> None:  # fmt: skip
     """Fill in the most and since when, by one sort of all changes."""
     begin, end = times[since], times[until]
     lasting = np.flatnonzero(end > begin)
@@ -64,38 +69,53 @@ def by_group_and_time(group: Longs, time: Longs) -> Longs:
 
 
 @jit_instead_of(_sort)
-def _merge(
-    group: NDArray[np.signedinteger], size: Longs, since: Ints, until: Ints, times: Longs, most: Longs, at: Longs
-) -> None:
-    """The same by merging: what is held begins, and ends, in the order of time but for a few places."""
-    groups = len(most)
+def _sweep(
+    group_of_row: NDArray[np.signedinteger], group: NDArray[np.signedinteger], size: Longs, since: Ints, until: Ints,
+    times: Longs, most: Longs, at: Longs,
+) -> None:  # fmt: skip
+    """The same by going through each group's ops, which are in the order of time, and its other events, once sorted."""
+    n, groups = len(group_of_row), len(most)
     first = np.zeros(groups + 1, np.int64)
-    for i in range(len(size)):
-        if times[until[i]] > times[since[i]]:
-            first[group[i] + 1] += 2
+    for row in range(n):
+        first[group_of_row[row] + 1] += 1
     for g in range(groups):
         first[g + 1] += first[g]
-    # Of each group all begins, then all ends.
-    begins, ends = first[:-1].copy(), (first[:-1] + first[1:]) // 2
-    time, delta = np.empty(first[groups], np.int64), np.empty(first[groups], np.int64)
+    place = np.empty(n, np.int64)
+    free = first[:-1].copy()
+    when = np.empty(2 * n, np.int64)  # begin and end of the op at each place
+    for row in range(n):
+        g = group_of_row[row]
+        place[row] = free[g]
+        when[2 * free[g]], when[2 * free[g] + 1] = times[row], times[n + row]
+        free[g] += 1
+    change = np.zeros(2 * n, np.int64)
+    more = np.zeros(groups + 1, np.int64)
     for i in range(len(size)):
-        begin, end = times[since[i]], times[until[i]]
-        if end > begin:
-            g = group[i]
-            time[begins[g]], delta[begins[g]] = begin, size[i]
-            time[ends[g]], delta[ends[g]] = end, -size[i]
-            begins[g] += 1
-            ends[g] += 1
+        if times[until[i]] > times[since[i]]:
+            for event, delta in ((since[i], size[i]), (until[i], -size[i])):
+                if event < 2 * n and group_of_row[event % n] == group[i]:
+                    change[2 * place[event % n] + (event >= n)] += delta
+                else:
+                    more[group[i] + 1] += 1
     longest = 0
     for g in range(groups):
-        longest = max(longest, first[g + 1] - first[g])
-    other_time, other_delta = np.empty(longest, np.int64), np.empty(longest, np.int64)
+        longest = max(longest, more[g + 1])
+        more[g + 1] += more[g]
+    time, other = np.empty(more[groups], np.int64), np.empty(more[groups], np.int64)
+    if longest:
+        free = more[:-1].copy()
+        for i in range(len(size)):
+            if times[until[i]] > times[since[i]]:
+                for event, delta in ((since[i], size[i]), (until[i], -size[i])):
+                    if event >= 2 * n or group_of_row[event % n] != group[i]:
+                        g = group[i]
+                        time[free[g]], other[free[g]] = times[event], delta
+                        free[g] += 1
+    kept_time, kept = np.empty(longest, np.int64), np.empty(longest, np.int64)
     runs = np.empty(longest + 1, np.int64)
     for g in range(groups):
-        low, high = first[g], first[g + 1]
-        if low == high:
-            continue
-        count = 0  # stretches in the order of time; the last entry is where they end
+        low, high = more[g], more[g + 1]
+        count = 0  # stretches in the order of time, which are merged two by two; the last entry is where they end
         for i in range(low, high):
             if i == low or time[i] < time[i - 1]:
                 runs[count] = i
@@ -104,28 +124,33 @@ def _merge(
         while count > 1:
             merged = 0
             for r in range(0, count, 2):
-                a, middle = runs[r], runs[min(r + 1, count)]
-                b, stop = middle, runs[min(r + 2, count)]
-                runs[merged] = a
+                start, b, stop = runs[r], runs[min(r + 1, count)], runs[min(r + 2, count)]
+                runs[merged] = start
                 merged += 1
-                if middle == stop:
+                if b == stop:
                     continue
-                length = middle - a
+                length = b - start
                 for i in range(length):
-                    other_time[i], other_delta[i] = time[a + i], delta[a + i]
-                i, place = 0, a
+                    kept_time[i], kept[i] = time[start + i], other[start + i]
+                i, to = 0, start
                 while i < length:
-                    if b < stop and time[b] < other_time[i]:
-                        time[place], delta[place] = time[b], delta[b]
+                    if b < stop and time[b] < kept_time[i]:
+                        time[to], other[to] = time[b], other[b]
                         b += 1
                     else:
-                        time[place], delta[place] = other_time[i], other_delta[i]
+                        time[to], other[to] = kept_time[i], kept[i]
                         i += 1
-                    place += 1
+                    to += 1
             runs[merged] = high
             count = merged
-        total = 0
-        for i in range(low, high):
-            total += delta[i]
-            if total > most[g] and (i + 1 == high or time[i + 1] > time[i]):
-                most[g], at[g] = total, time[i]
+        total, own, last = 0, 2 * first[g], 2 * first[g + 1]
+        while own < last or low < high:
+            now = when[own] if low == high or (own < last and when[own] < time[low]) else time[low]
+            while own < last and when[own] == now:
+                total += change[own]
+                own += 1
+            while low < high and time[low] == now:
+                total += other[low]
+                low += 1
+            if total > most[g]:
+                most[g], at[g] = total, now

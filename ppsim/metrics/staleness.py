@@ -25,7 +25,7 @@ def weight_versions(run: Run) -> Longs | None:
     if run.plan.versions is None:
         return np.ones(run.plan.ranks, np.int64)
     stashed = run.plan.versions.stashed
-    return 1 + peaks(stashed, run.timeline, stashed.rank, run.plan.ranks).bytes
+    return 1 + peaks(stashed, run.timeline, stashed.rank, run.plan.rank, run.plan.ranks).bytes
 
 
 def staleness(run: Run) -> Longs | None:

@@ -81,9 +81,9 @@ class Segments:
     @classmethod
     def join(cls, *parts: Segments) -> Segments:
         """All of them, without the empty ones, by rank and start."""
-        joined = cls(*(np.concatenate([getattr(p, column.name) for p in parts]) for column in fields(cls)))
-        lasting = np.flatnonzero(joined.end > joined.start)
-        return joined[lasting[np.lexsort((joined.start[lasting], joined.rank[lasting]))]]
+        lasting = [part[np.flatnonzero(part.end > part.start)] for part in parts]
+        joined = cls(*(np.concatenate([getattr(part, column.name) for part in lasting]) for column in fields(cls)))
+        return joined[np.lexsort((joined.start, joined.rank))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +138,12 @@ def segments(run: Run) -> Segments:
     some = windows.rows[1:] > windows.rows[:-1]
     free[windows.rows[:-1][some]] = windows.start[some]
     waiting = np.flatnonzero(timeline.start > free)
-    lasting = np.flatnonzero((timeline.end > timeline.start) & _IDLE[plan.kind])
-    found = Segments.join(
-        _explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs),
-        _explained(run, lasting, timeline.start[lasting], timeline.end[lasting], plan.end_needs),
-    )
+    lasting = np.flatnonzero(_IDLE[plan.kind])
+    lasting = lasting[timeline.end[lasting] > timeline.start[lasting]]
+    parts = [_explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs)]
+    if len(lasting):
+        parts.append(_explained(run, lasting, timeline.start[lasting], timeline.end[lasting], plan.end_needs))
+    found = Segments.join(*parts)
     window = windows.of_rows(found.row)
     before, after = found.end <= windows.begins[window], found.start >= windows.ends[window]
     # What the first op waited for until it began names the blocker of the whole fill.
@@ -161,24 +162,24 @@ def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -
     """The waits of rows from ``since`` to ``until``, when what they need was there; up to four parts each."""
     plan, timeline = run.plan, run.timeline
     owner, event = _needs_of(needs, row)
-    sort, transfer = run.once(sorts)[event], _transfer_of(run, event)
-    sender = np.append(plan.routes.src[plan.transfers.route], NONE)
+    sort, transfer = sorts(run, event), _transfer_of(run, event)
     message = sort >= Sort.BACKWARD
     # Own messages hold the rank where it waits for their leaving, or in a fused batch for their arrival.
-    own = message & (sender[transfer] == plan.rank[row][owner])
+    own = message.copy()
+    own[message] = plan.routes.src[plan.transfers.route[transfer[message]]] == plan.rank[row[owner[message]]]
     if np.any(own):
         row, since, until, owner = _batches(run, row, since, until, owner, event, message & ~own)
     holds = np.flatnonzero(own | (sort == Sort.LEFT))
     left = latest(run, owner[holds], plan.events.left(transfer[holds]), len(row))
     last = latest(run, owner, event, len(row))
 
-    sort, transfer, own_transfer = run.once(sorts)[last], _transfer_of(run, last), _transfer_of(run, left)
+    sort, transfer, own_transfer = sorts(run, last), _transfer_of(run, last), _transfer_of(run, left)
     message = sort >= Sort.BACKWARD
     free = np.where(left >= 0, np.clip(timeline.times[left], since, until), since)
-    ready = np.where(message, np.clip(np.append(timeline.ready, 0)[transfer], free, until), until)
-    started = np.where(message, np.clip(np.append(timeline.transfer_start, 0)[transfer], ready, until), until)
-    producer = np.append(plan.transfers.producer, NONE).astype(np.int64)
-    blocker = np.where(transfer >= 0, producer[transfer], last - len(plan))
+    ready, started = until.copy(), until.copy()
+    ready[message] = np.clip(timeline.ready[transfer[message]], free[message], until[message])
+    started[message] = np.clip(timeline.transfer_start[transfer[message]], ready[message], until[message])
+    blocker = np.where(transfer >= 0, _producer(run, transfer), last - len(plan))
     cause = np.tile(np.array([Cause.BLOCKED, Cause.UPSTREAM, Cause.QUEUE, Cause.TRANSFER], np.int64), (len(row), 1))
     cause[:, 1] = _UNTIL_READY[sort]
     return Segments(
@@ -187,7 +188,7 @@ def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -
         np.stack([free, ready, started, until], axis=1).ravel(),
         cause.ravel(),
         np.repeat(row, 4),
-        np.stack([producer[own_transfer], blocker, blocker, blocker], axis=1).ravel(),
+        np.stack([_producer(run, own_transfer), blocker, blocker, blocker], axis=1).ravel(),
         np.stack([own_transfer, transfer, transfer, transfer], axis=1).ravel(),
     )
 
@@ -205,6 +206,14 @@ def _transfer_of(run: Run, event: Longs) -> Longs:
     return np.where(event >= ops, (event - ops) % max(len(run.plan.transfers), 1), NONE)
 
 
+def _producer(run: Run, transfer: Longs) -> Longs:
+    """The row that produced what each transfer carries, -1 for none."""
+    producer = np.full(len(transfer), NONE, np.int64)
+    some = transfer >= 0
+    producer[some] = run.plan.transfers.producer[transfer[some]]
+    return producer
+
+
 def _batches(
     run: Run, row: Longs, since: Longs, until: Longs, owner: Longs, event: Longs, received: Flags
 ) -> tuple[Longs, Longs, Longs, Longs]:
@@ -215,7 +224,7 @@ def _batches(
     plan = run.plan
     needs = plan.transfers.needs
     second_batch = np.zeros(plan.events.count, bool)
-    second_batch[plan.events.arrive(needs.owner[run.once(sorts)[needs.event] >= Sort.BACKWARD])] = True
+    second_batch[plan.events.arrive(needs.owner[sorts(run, needs.event) >= Sort.BACKWARD])] = True
     second = received & second_batch[event]
     if not np.any(second):
         return row, since, until, owner

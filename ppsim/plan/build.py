@@ -10,6 +10,7 @@ from ppsim.errors import Notice
 from ppsim.ops import NONE, Kind, Orders
 from ppsim.plan import holdings as memory
 from ppsim.plan.durations import RouteBook, Weights, durations, fused_durations
+from ppsim.plan.index import Index
 from ppsim.plan.links import link_up
 from ppsim.plan.rows import build_rows, with_recompute
 from ppsim.plan.table import Plan
@@ -18,11 +19,14 @@ from ppsim.schedules.base import Problem, Schedule
 from ppsim.units import to_bytes
 
 
-def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Schedule) -> Plan:
-    """Orders + StageCosts + Cluster -> Plan; the orders are legal (see ``check``)."""
+def build(
+    orders: Orders, problem: Problem, experiment: Experiment, schedule: Schedule, index: Index | None = None
+) -> Plan:
+    """Orders + StageCosts + Cluster -> Plan; the orders are legal (see ``check``, which gives their index)."""
     topology = experiment.topology()
     weights = Weights(experiment, problem)
-    rows = build_rows(with_recompute(orders, problem, experiment), problem, experiment, schedule.asynchronous)
+    recomputing = with_recompute(orders, problem, experiment)
+    rows = build_rows(recomputing, problem, experiment, schedule.asynchronous, index)
     duration = durations(rows, problem, experiment, topology, weights)
 
     atomic = problem.costs.atomic_pairs

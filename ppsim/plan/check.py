@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ppsim.errors import ScheduleError
 from ppsim.ops import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Orders, among
+from ppsim.plan.index import Index
 from ppsim.schedules.base import Problem
 
 SHOWN = 20
@@ -22,12 +22,22 @@ def _row_and_column(rank: int, cell: int) -> str:
     return f"row {rank + 1}, column {cell + 1}"
 
 
-def check(orders: Orders, problem: Problem, label: str = "schedule", place: Place = _row_and_column) -> None:
-    """Raise ScheduleError unless the orders are a legal schedule; deadlocks are the engine's business."""
-    found = list(_Checker(orders, problem, place).mistakes())
+def check(orders: Orders, problem: Problem, label: str = "schedule", place: Place = _row_and_column) -> Index:
+    """Raise ScheduleError unless the orders are a legal schedule; deadlocks are the engine's business.
+
+    Returns where each op is, for the plan.
+    """
+    checker = _Checker(orders, problem, place)
+    found = list(checker.mistakes())
     if found:
         more = [f"{label}: and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         raise ScheduleError("\n".join([*(f"{label}: {mistake}" for mistake in found[:SHOWN]), *more]))
+    return checker.index
+
+
+def _without(lists: Sequence[Sequence[int]]) -> list[int]:
+    """Numbers of the empty ones."""
+    return [number for number, found in enumerate(lists) if not found]
 
 
 class _Checker:
@@ -37,10 +47,8 @@ class _Checker:
         self.orders, self.problem, self.table, self.place = orders, problem, orders.table, place
         self.m = problem.microbatches * (problem.steps if problem.stream else 1)
         self.rank = np.repeat(np.arange(orders.ranks, dtype=np.int32), np.diff(orders.offsets))
-        self.key = self.table.stage.astype(np.int64) * self.m + self.table.microbatch
-        self.kinds = set(np.flatnonzero(np.bincount(self.table.kind, minlength=len(Kind))).tolist())
-        self._selected: dict[tuple[Kind, ...], NDArray[np.int64]] = {}
-        self._looked_up: dict[tuple[Kind, ...], NDArray[np.int64]] = {}
+        table = self.table
+        self.index = Index(table.kind, table.stage, table.microbatch, problem.stages, self.m)
 
     def where(self, row: int) -> str:
         """The place of a row: its rank, and its cell (a fused pair is one) in that rank's list."""
@@ -67,75 +75,62 @@ class _Checker:
         if self.orders.ranks != p:
             yield f"orders for {self.orders.ranks} ranks, the pipeline has {p}"
             return
-        table = self.table
-        held = np.zeros((p, stages + 1), bool)
-        for rank, mine in enumerate(self.problem.placement.stages_of):
-            held[rank, list(mine)] = True
-        empty = [rank for rank, mine in enumerate(self.problem.placement.stages_of) if not mine]
-        yield from (f"rank {rank} holds no stage; every rank needs one" for rank in empty)
-        homeless = set(range(stages)) - {stage for mine in self.problem.placement.stages_of for stage in mine}
-        yield from (f"stage {stage} is on no rank" for stage in sorted(homeless))
-        strange = ~held[self.rank, np.clip(table.stage, 0, stages)]
-        for row in np.flatnonzero(strange)[: SHOWN + 1].tolist():
+        table, placement = self.table, self.problem.placement
+        yield from (f"rank {rank} holds no stage; every rank needs one" for rank in _without(placement.stages_of))
+        yield from (f"stage {stage} is on no rank" for stage in _without(placement.ranks_of))
+        first = np.array([ranks[0] if ranks else NONE for ranks in placement.ranks_of] + [NONE], np.int32)
+        stage = np.clip(table.stage, -1, stages)
+        strange = np.flatnonzero(first[stage] != self.rank)
+        if len(strange):  # perhaps it is one of several ranks that hold the stage
+            held = [rank * (stages + 2) + s for rank, mine in enumerate(placement.stages_of) for s in mine]
+            place = self.rank[strange].astype(np.int64) * (stages + 2) + stage[strange]
+            strange = strange[~np.isin(place, held)]
+        for row in strange[: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: stage {int(table.stage[row])} is not on rank {self.rank[row]}"
-        for row in np.flatnonzero(table.peer == HOST)[: SHOWN + 1].tolist():
+        moves = self.index.select(*MOVES)
+        for row in moves[table.peer[moves] == HOST][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: moves to the host aren't simulated; name a rank"
-        moves = self._rows(*MOVES)
         moves = moves[(table.peer[moves] >= p) | (table.peer[moves] == self.rank[moves])]
         for row in moves[: SHOWN + 1].tolist():
             why = "is its own" if table.peer[row] < p else "is unknown"
             yield f"{self.where(row)}: {self.name(row)}: rank {table.peer[row]} {why}; the ranks are 0 to {p - 1}"
-        needs = ~among(table.kind, WITHOUT_MICROBATCH)
-        wrong = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
-        for row in np.flatnonzero(wrong)[: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)}: the microbatches are 0 to {self.m - 1}"
-
-    def _rows(self, *kinds: Kind) -> NDArray[np.int64]:
-        """The rows of these kinds."""
-        if kinds not in self._selected:
-            there = self.kinds & set(kinds)
-            self._selected[kinds] = np.flatnonzero(among(self.table.kind, kinds)) if there else np.empty(0, np.int64)
-        return self._selected[kinds]
-
-    def _lookup(self, *kinds: Kind) -> NDArray[np.int64]:
-        """Row of the op of one of these kinds, by stage and microbatch; -1 where there is none."""
-        if kinds not in self._looked_up:
-            found = self._looked_up[kinds] = np.full(self.problem.stages * self.m, -1, np.int64)
-            rows = self._rows(*kinds)
-            found[self.key[rows]] = rows
-        return self._looked_up[kinds]
+        if table.microbatch.min(initial=0) < 0 or table.microbatch.max(initial=0) >= self.m:
+            needs = ~among(table.kind, WITHOUT_MICROBATCH)
+            wrong = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
+            for row in np.flatnonzero(wrong)[: SHOWN + 1].tolist():
+                yield f"{self.where(row)}: {self.name(row)}: the microbatches are 0 to {self.m - 1}"
 
     def _each_once(self) -> Iterator[str]:
         for kind in (*COMPUTE, *COMMUNICATION, *MOVES):
-            rows = self._rows(kind)
-            if not len(rows):
+            rows = self.index.select(kind)
+            if len(rows) == np.count_nonzero(self.index.lookup(kind) >= 0):
                 continue
-            keys = self.key[rows]
-            for key in np.unique(keys[self._lookup(kind)[keys] != rows])[: SHOWN + 1].tolist():
-                first, second = rows[self.key[rows] == key][:2].tolist()
+            keys = self.index.key[rows]
+            for key in np.unique(keys[self.index.lookup(kind)[keys] != rows])[: SHOWN + 1].tolist():
+                first, second = rows[self.index.key[rows] == key][:2].tolist()
                 yield f"{self.where(second)}: {self.name(second)} stands at {self.where(first)}, too"
-        if Kind.I not in self.kinds:
+        if not self.index.has(Kind.I):
             return
-        full, half = self._lookup(Kind.B), self._lookup(Kind.I)
+        full, half = self.index.lookup(Kind.B), self.index.lookup(Kind.I)
         for row in full[(full >= 0) & (half >= 0)][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)}: its input-gradient half stands in the order, too"
 
     def _complete(self) -> Iterator[str]:
-        forward, backward = self._lookup(Kind.F), self._lookup(Kind.B, Kind.I)
+        forward, backward = self.index.lookup(Kind.F), self.index.lookup(Kind.B, Kind.I)
         trains = bool(np.any(backward >= 0))
         for key in np.flatnonzero(forward < 0)[: SHOWN + 1].tolist():
             yield f"{key // self.m}F{key % self.m} is missing"
         if trains:
             for key in np.flatnonzero(backward < 0)[: SHOWN + 1].tolist():
                 yield f"{key // self.m}B{key % self.m} is missing (there is neither B nor I)"
-        if not self.kinds & {Kind.I, Kind.W, *MOVES}:
+        if not self.index.has(Kind.I, Kind.W, *MOVES):
             return
-        half, weight = self._lookup(Kind.I), self._lookup(Kind.W)
+        half, weight = self.index.lookup(Kind.I), self.index.lookup(Kind.W)
         for row in weight[(weight >= 0) & (half < 0)][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)} without its I"
         for row in half[(half >= 0) & (weight < 0)][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)} without its W"
-        evict, load = self._lookup(Kind.EVICT), self._lookup(Kind.LOAD)
+        evict, load = self.index.lookup(Kind.EVICT), self.index.lookup(Kind.LOAD)
         for row in np.concatenate([evict[(evict >= 0) & (load < 0)], load[(load >= 0) & (evict < 0)]])[:SHOWN].tolist():
             yield f"{self.where(row)}: {self.name(row)}: an activation that is evicted is loaded again, once"
 
@@ -145,10 +140,10 @@ class _Checker:
             Kind.LOAD: (Kind.EVICT,),
         }  # fmt: skip
         for kind, before in later.items():
-            rows = self._rows(kind)
+            rows = self.index.select(kind)
             if not len(rows):
                 continue
-            first = self._lookup(*before)[self.key[rows]]
+            first = self.index.lookup(*before)[self.index.key[rows]]
             wrong = (self.rank[first] != self.rank[rows]) | (first > rows) | (first < 0)
             for row, needed in zip(rows[wrong][: SHOWN + 1].tolist(), first[wrong].tolist(), strict=False):
                 if needed < 0:
@@ -157,28 +152,29 @@ class _Checker:
                     yield f"{self.where(row)}: {self.name(row)}: its {self.name(needed)} is on rank {self.rank[needed]}"
                 else:
                     yield f"{self.where(row)}: {self.name(row)} before its {self.name(needed)}"
-        if Kind.R not in self.kinds:
+        if not self.index.has(Kind.R):
             return
-        recompute = self._rows(Kind.R)
-        backward = self._lookup(Kind.B, Kind.I)[self.key[recompute]]
+        recompute = self.index.select(Kind.R)
+        backward = self.index.lookup(Kind.B, Kind.I)[self.index.key[recompute]]
         for row in recompute[backward < recompute][: SHOWN + 1].tolist():
             yield f"{self.where(row)}: {self.name(row)} after its backward"
 
     def _messages(self) -> Iterator[str]:
-        if not self.kinds & {*COMMUNICATION}:
+        if not self.index.has(*COMMUNICATION):
             return
-        forward, backward = self._lookup(Kind.F), self._lookup(Kind.B, Kind.I)
+        forward, backward = self.index.lookup(Kind.F), self.index.lookup(Kind.B, Kind.I)
         for kinds, consumer, send, receive, up in (
             ((Kind.F,), forward, Kind.SEND_F, Kind.RECV_F, 1),
             ((Kind.B, Kind.I), backward, Kind.SEND_B, Kind.RECV_B, -1),
         ):
-            rows = self._rows(*kinds)
+            rows = self.index.select(*kinds)
             neighbour = self.table.stage[rows] + up
             rows = rows[(neighbour >= 0) & (neighbour < self.problem.stages)]
-            taker = consumer[self.key[rows] + up * self.m]
+            taker = consumer[self.index.key[rows] + up * self.m]
             crossing = (self.rank[taker] != self.rank[rows]) & (taker >= 0)
             rows, taker = rows[crossing], taker[crossing]
-            sends, receives = self._lookup(send)[self.key[rows]], self._lookup(receive)[self.key[taker]]
+            sends = self.index.lookup(send)[self.index.key[rows]]
+            receives = self.index.lookup(receive)[self.index.key[taker]]
             for row in rows[(sends < 0)][: SHOWN + 1].tolist():
                 yield f"{self.where(row)}: {self.name(row)}: its output crosses ranks, but there is no {send.name}"
             for row in taker[receives < 0][: SHOWN + 1].tolist():
@@ -191,16 +187,16 @@ class _Checker:
                 yield f"{self.where(got)}: {self.name(got)} after its {self.name(row)}, or on another rank"
             used = np.zeros(len(self.table), bool)
             used[sends[sends >= 0]] = used[receives[receives >= 0]] = True
-            idle = self._rows(send, receive)
+            idle = self.index.select(send, receive)
             for row in idle[~used[idle]][: SHOWN + 1].tolist():
                 yield f"{self.where(row)}: {self.name(row)}: nothing crosses ranks here"
 
     def _step_end(self) -> Iterator[str]:
         """REDUCE_GRAD once per stage and rank, after its gradients are complete; OPTIM after all that."""
-        if self.problem.stream or not self.kinds & {Kind.REDUCE_GRAD, Kind.OPTIM}:
+        if self.problem.stream or not self.index.has(Kind.REDUCE_GRAD, Kind.OPTIM):
             return
-        backward = self._rows(Kind.B, Kind.I, Kind.W)
-        syncs = self._rows(Kind.REDUCE_GRAD)
+        backward = self.index.select(Kind.B, Kind.I, Kind.W)
+        syncs = self.index.select(Kind.REDUCE_GRAD)
         seen: dict[tuple[int, int], int] = {}
         for row in syncs.tolist():
             place = int(self.rank[row]), int(self.table.stage[row])
@@ -210,7 +206,7 @@ class _Checker:
             same = (self.rank[backward] == place[0]) & (self.table.stage[backward] == place[1])
             if len(late := backward[same & (backward > row)]):
                 yield f"{self.where(row)}: {self.name(row)} before {self.name(int(late[-1]))}, whose gradient it sums"
-        for row in self._rows(Kind.OPTIM).tolist():
+        for row in self.index.select(Kind.OPTIM).tolist():
             before = np.concatenate([backward, syncs])
             if len(late := before[(self.rank[before] == self.rank[row]) & (before > row)]):
                 needed = self.name(int(late.max()))

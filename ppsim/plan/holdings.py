@@ -60,7 +60,10 @@ class _Gatherer:
 
     def add(self, rank: NDArray[np.signedinteger], category: Category, size: Longs, since: Ints, until: Ints) -> None:
         """Bytes ``size`` held on ``rank`` from event ``since`` to event ``until``."""
-        some = np.flatnonzero(size > 0)
+        if size.strides == (0,):  # all the same, as where stages are equal
+            some = np.arange(len(size) if len(size) and size[0] > 0 else 0)
+        else:
+            some = np.flatnonzero(size > 0)
         if len(some) < len(size):
             rank, size, since, until = rank[some], size[some], since[some], until[some]
         if len(some):
@@ -91,10 +94,10 @@ def holdings(
     """What activations, messages and stashed weights hold, and the activations in flight (a byte each)."""
     held, counted = _Gatherer(), _Gatherer()
     _activations(rows, messages, events, problem, weights, held, counted)
-    data = np.flatnonzero(among(rows.kind[messages.producer], (Kind.F, Kind.B, Kind.I)))
-    size = messages.bytes[data]
-    held.add(messages.dst[data], Category.MESSAGES, size, events.start(data), events.end(messages.consumer[data]))
-    held.add(messages.src[data], Category.MESSAGES, size, events.end(messages.producer[data]), events.left(data))
+    data = messages.data(rows)
+    sent = messages if len(data) == len(messages) else messages.some(data)
+    held.add(sent.dst, Category.MESSAGES, sent.bytes, events.start(data), events.end(sent.consumer))
+    held.add(sent.src, Category.MESSAGES, sent.bytes, events.end(sent.producer), events.left(data))
     if versions is not None:
         stashed = versions.stashed
         size = np.array([to_bytes(value) for value in problem.costs.weights], np.int64)

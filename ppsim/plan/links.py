@@ -56,7 +56,10 @@ def link_up(
     producers = np.flatnonzero(consumer >= 0).astype(rows.number)
     consumer = consumer[producers]
     crosses = rows.rank[producers] != rows.rank[consumer]
-    messages = data_messages(rows, producers[crosses], consumer[crosses], problem, experiment, weights)
+    inside, takes_inside = producers[~crosses], consumer[~crosses]
+    if len(inside):
+        producers, consumer = producers[crosses], consumer[crosses]
+    messages = data_messages(rows, producers, consumer, problem, experiment, weights)
     synced = boundary.sync_messages(rows, problem, experiment)
     moved = moves.move_messages(rows, problem, weights, recomputed_rows(rows))
     messages = Messages.join(messages, *synced, *moved)
@@ -64,7 +67,7 @@ def link_up(
         rows, head, problem, experiment, schedule, messages, Events(len(rows), len(messages)),
         NeedsBuilder(len(rows)), NeedsBuilder(len(rows)), NeedsBuilder(len(messages)),
     )
-    wiring.after_row(taker(rows, consumer[~crosses], experiment), producers[~crosses])
+    wiring.after_row(taker(rows, takes_inside, experiment), inside)
     own_dependencies(wiring)
     sending.wire(wiring)
     boundary.wire(wiring)
@@ -97,8 +100,8 @@ def data_messages(
 ) -> Messages:
     """A message for every output that crosses ranks; in orders that list them, SEND issues and RECV receives it."""
     forward = rows.kind[producer] == Kind.F
-    stage = rows.stage[producer]
-    size = weights.sizes(problem.costs.message, np.where(forward, stage, stage - 1), rows.microbatch[producer])
+    before = rows.stage[producer] - ~forward  # the stage before the link, whichever way it is crossed
+    size = weights.sizes(problem.costs.message, before, rows.microbatch[producer])
     issuer, receiver = producer, taker(rows, consumer, experiment)
     if len(rows.select(*COMMUNICATION)):
         key, consumer_key = rows.key[producer], rows.key[consumer]

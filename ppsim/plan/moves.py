@@ -36,6 +36,8 @@ def move_messages(rows: Rows, problem: Problem, weights: Weights, recomputed: np
 def wire(wiring: Wiring, after: tuple[Ops, Ops] | None) -> None:
     """A move is issued when the op before it has ended; LOAD waits for its EVICT, the backward (and its R) for LOAD."""
     rows, messages, events = wiring.rows, wiring.messages, wiring.events
+    if after is None and not rows.has(*MOVES):
+        return
     move = np.flatnonzero(among(rows.kind[messages.issuer], MOVES))
     message_of = np.full(len(rows), -1, np.int64)
     message_of[messages.issuer[move]] = move

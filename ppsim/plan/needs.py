@@ -31,12 +31,13 @@ class NeedsBuilder:
         else:
             things = np.concatenate([part[0] for part in self._parts])
             events = np.concatenate([part[1] for part in self._parts])
-        counts = np.bincount(things, minlength=self._things)
         ptr = np.zeros(self._things + 1, narrowest(len(events)))
-        np.cumsum(counts, out=ptr[1:])
+        ptr[1:][things] = 1
+        single = np.count_nonzero(ptr) == len(things)  # each waits for one event
+        np.cumsum(ptr if single else np.append(0, np.bincount(things, minlength=self._things)), out=ptr)
         if np.all(things[1:] >= things[:-1]):  # the common cases need no sort
             return Needs(ptr, events)
-        if counts.max() <= 1:
+        if single:
             packed = np.empty_like(events)
             packed[ptr[things]] = events
             return Needs(ptr, packed)

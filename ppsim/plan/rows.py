@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
 from ppsim.ops import NONE, Kind, Ops, Orders, among, concat, ops
+from ppsim.plan.index import Index
 from ppsim.plan.table import Ints, Longs, narrowest
 from ppsim.schedules.base import Problem
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The columns of all ops, rank after rank; ``unit`` is step · microbatches + microbatch (-1: none)."""
+    """The columns of all ops, rank after rank, and where each op is."""
 
     offsets: Longs
     rank: Ints
@@ -26,58 +26,47 @@ class Rows:
     step: Ints
     group: Ints
     peer: Ints
-    unit: Ints
-    stages: int
-    units: int
-    _selected: dict[tuple[Kind, ...], Ints] = field(default_factory=dict, init=False, repr=False)
-    _looked_up: dict[tuple[Kind, ...], Ints] = field(default_factory=dict, init=False, repr=False)
+    index: Index
 
     def __len__(self) -> int:
         return len(self.kind)
 
     @property
+    def unit(self) -> Ints:
+        """step · microbatches + microbatch of every row, -1 where it has none."""
+        return self.index.unit
+
+    @property
+    def stages(self) -> int:
+        """How many stages the model has."""
+        return self.index.stages
+
+    @property
+    def units(self) -> int:
+        """How many microbatches all steps have."""
+        return self.index.units
+
+    @property
     def number(self) -> type[np.signedinteger]:
         """The type of a row's number, and of a key."""
-        return narrowest(max(len(self), self.stages * self.units))
+        return self.index.number
 
-    def lookup(self, *kinds: Kind) -> Ints:
-        """Row of the op of one of these kinds, by ``stage * units + unit``; -1 where there is none."""
-        if kinds not in self._looked_up:
-            found: Ints = np.broadcast_to(self.number(-1), self.stages * self.units)
-            if self.has(*kinds):
-                found, rows = found.copy(), self.select(*kinds)
-                found[self.key[rows]] = rows
-            self._looked_up[kinds] = found
-        return self._looked_up[kinds]
-
-    @cached_property
+    @property
     def key(self) -> Ints:
         """``stage * units + unit`` of every row."""
-        key: Ints = self.stage.astype(self.number)
-        key *= self.units
-        key += self.unit
-        return key
+        return self.index.key
+
+    def lookup(self, *kinds: Kind) -> Ints:
+        """Row of the op of one of these kinds, by key; -1 where there is none."""
+        return self.index.lookup(*kinds)
 
     def has(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of these kinds."""
-        return any(self._kinds[kind] for kind in kinds)
-
-    @cached_property
-    def _kinds(self) -> NDArray[np.bool_]:
-        kinds = np.zeros(len(Kind), bool)
-        kinds[self.kind] = True
-        return kinds
+        return self.index.has(*kinds)
 
     def select(self, *kinds: Kind) -> Ints:
         """The rows of these kinds."""
-        if kinds not in self._selected:
-            there = [kind for kind in kinds if self._kinds[kind]]
-            if not there:
-                self._selected[kinds] = np.empty(0, self.number)
-            else:
-                mask = self.kind == there[0] if len(there) == 1 else among(self.kind, there)
-                self._selected[kinds] = np.flatnonzero(mask).astype(self.number)
-        return self._selected[kinds]
+        return self.index.select(*kinds)
 
 
 def with_recompute(orders: Orders, problem: Problem, experiment: Experiment) -> Orders:
@@ -106,8 +95,10 @@ def _inserted(table: Ops, before: NDArray[np.int64], added: Ops) -> Ops:
     return concat(table, added)[np.argsort(position, kind="stable")]
 
 
-def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchronous: bool) -> Rows:
-    """All steps' rows, with REDUCE_GRAD and OPTIM where they do something."""
+def build_rows(
+    orders: Orders, problem: Problem, experiment: Experiment, asynchronous: bool, known: Index | None = None
+) -> Rows:
+    """All steps' rows, with REDUCE_GRAD and OPTIM where they do something; ``known`` is the index of the orders."""
     m = problem.microbatches
     steps = 1 if asynchronous else experiment.pipeline.steps
     if asynchronous:
@@ -144,9 +135,9 @@ def build_rows(orders: Orders, problem: Problem, experiment: Experiment, asynchr
         step=step,
         group=table.group,
         peer=table.peer,
-        unit=unit,
-        stages=problem.stages,
-        units=m * experiment.pipeline.steps,
+        index=known
+        if known is not None and known.kind is table.kind
+        else Index(table.kind, table.stage, unit, problem.stages, m * experiment.pipeline.steps),
     )
 
 

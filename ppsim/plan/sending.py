@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from ppsim.ops import COMMUNICATION, Kind, among
+from ppsim.ops import COMMUNICATION
 from ppsim.plan import batches
 from ppsim.plan.wiring import Index, Wiring
 from ppsim.units import to_bytes
@@ -13,7 +11,7 @@ from ppsim.units import to_bytes
 def wire(wiring: Wiring) -> None:
     """Readiness of every message between ranks, and what it holds."""
     messages, rows = wiring.messages, wiring.rows
-    data = np.flatnonzero((messages.consumer >= 0) & among(rows.kind[messages.producer], (Kind.F, Kind.B, Kind.I)))
+    data = messages.data(rows)
     if len(rows.select(*COMMUNICATION)):
         _listed(wiring, data)
     elif wiring.experiment.runtime.p2p == "fused":

@@ -28,6 +28,7 @@ from ppsim.placement import Placement
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
+Kinds = NDArray[np.int8]
 
 
 class Category(IntEnum):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
-from ppsim.ops import MOVES, among
+from ppsim.ops import MOVES, Kind, among
 from ppsim.plan.needs import NeedsBuilder
 from ppsim.plan.rows import Rows
 from ppsim.plan.table import Events, Ints, Longs
@@ -37,6 +37,16 @@ class Messages:
     def __len__(self) -> int:
         return len(self.producer)
 
+    def data(self, rows: Rows) -> Index:
+        """Those that carry an activation or a gradient from stage to stage."""
+        if not rows.has(*MOVES, Kind.REDUCE_GRAD):  # nothing else is ever sent
+            return np.arange(len(self), dtype=rows.number)
+        return np.flatnonzero(among(rows.kind[self.producer], (Kind.F, Kind.B, Kind.I)))
+
+    def some(self, which: Index) -> Messages:
+        """Some of them."""
+        return Messages(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
+
     @classmethod
     def join(cls, *parts: Messages) -> Messages:
         """All of them, in the order of their issuers."""
@@ -47,7 +57,7 @@ class Messages:
         if len(parts) == 1 and _sorted(columns["issuer"]):
             return cls(**columns)
         order = np.argsort(columns["issuer"], kind="stable")
-        return cls(**{name: column[order] for name, column in columns.items()})
+        return cls(**columns).some(order)
 
 
 def _sorted(values: Index) -> bool:

@@ -92,8 +92,8 @@ def once(exp: ppsim.Experiment, best: dict[str, float]) -> int:
 
     problem, schedule = exp.problem(), exp.schedule
     orders = timed("orders", lambda: schedule.orders(problem))
-    timed("check", lambda: check(orders, problem))
-    plan = timed("plan", lambda: build(orders, problem, exp, schedule))
+    index = timed("check", lambda: check(orders, problem))
+    plan = timed("plan", lambda: build(orders, problem, exp, schedule, index))
     timeline = timed("compiled", lambda: run(plan, "compiled")[0])
     executed = Run(plan, timeline, problem, KNOWN)
     timed("metrics", lambda: Result(exp, schedule, problem, orders, executed, "compiled").summary)
