@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ppsim import cli_compare, cli_sweep
+from ppsim import cli_compare, cli_import, cli_sweep
 
 if TYPE_CHECKING:
     from ppsim.result import Result
@@ -237,6 +237,7 @@ def _written(path: Path, write: Any) -> None:
 
 
 cli_compare.register(app)
+cli_import.register(app)
 cli_sweep.register(app)
 
 

@@ -1,0 +1,248 @@
+"""How Megatron shares a model's layers out to its stages; none is ever lost.
+
+Stages are in the order that the model runs them, stage ``chunk * ranks + rank``: p·v of them for p ranks with v chunks.
+Every function gives a count of layers per stage that adds up to the model's, or raises SplitError, whose message names
+what works nearest by.
+Source: Megatron-LM core 0.17, transformer/transformer_config.py (validation), transformer/transformer_block.py
+(get_num_layers_to_build) and transformer/pipeline_parallel_layer_layout.py; megatron/training/arguments.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from ppsim.errors import PpsimError, shown
+
+FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
+LAYOUT = "--pipeline-model-parallel-layout"
+MAX_STAGES = 100_000
+KINDS = {"E": "the embedding", "t": "a transformer layer", "m": "a multi-token prediction layer", "L": "the loss"}
+
+
+class SplitError(PpsimError):
+    """The layers can't be shared out as asked."""
+
+
+class Split(NamedTuple):
+    """Transformer layers and multi-token prediction layers of each stage."""
+
+    layers: tuple[int, ...]
+    extra: tuple[int, ...]
+    ranks: int
+
+    @property
+    def chunks(self) -> int:
+        """Stages per rank (v)."""
+        return len(self.layers) // self.ranks
+
+
+def even(layers: int, ranks: int, chunks: int, embedding: bool = False, loss: bool = False, extra: int = 0) -> Split:
+    """The same for every stage, where the embedding or the loss may count as a layer."""
+    stages = ranks * chunks
+    counted = layers + embedding + loss
+    if counted % stages:
+        raise SplitError(_uneven(layers, ranks, chunks, counted - layers))
+    counts = [counted // stages] * stages
+    counts[0] -= embedding
+    counts[-1] -= loss
+    return _split(layers, counts, ranks, extra)
+
+
+def chunks_of(layers: int, ranks: int, per_chunk: int, counted: int = 0) -> int:
+    """How many chunks of so many layers a rank has; ``counted`` are the embedding and the loss, as layers."""
+    whole = layers + counted
+    if whole % ranks:
+        raise SplitError(_uneven(layers, ranks, 1, counted))
+    per_rank = whole // ranks
+    if per_rank % per_chunk:
+        near = " or ".join(map(str, _nearest(per_chunk, _divisors(per_rank))))
+        raise SplitError(
+            f"{per_rank} layers per rank ({_sum(layers, counted)} on {ranks} ranks) aren't a multiple of {per_chunk} "
+            f"layers per virtual stage: {per_rank % per_chunk} would be lost on every rank; {near} works"
+        )
+    return per_rank // per_chunk
+
+
+def uneven(layers: int, ranks: int, chunks: int, first: int | None, last: int | None, extra: int = 0) -> Split:
+    """So many on the first or the last rank, the others alike."""
+    if ranks == 1:
+        if {first, last} - {None, layers}:
+            given = first if first not in (None, layers) else last
+            raise SplitError(
+                f"one rank holds all {layers} layers; with {given}, {layers - (given or 0)} would be lost; leave "
+                f"{FIRST} and {LAST} out"
+            )
+        return even(layers, 1, chunks, extra=extra)
+    ends = [count for count in (first, last) if count is not None]
+    middle_ranks, middle = ranks - len(ends), layers - sum(ends)
+
+    def works(middle: int, *ends: int) -> bool:
+        if any(count < 1 or count % chunks for count in ends):
+            return False
+        return middle == 0 if not middle_ranks else middle > 0 and middle % (middle_ranks * chunks) == 0
+
+    if not works(middle, *ends):
+        raise SplitError(_unequal_ends(layers, ranks, chunks, first, last, works))
+    each = middle // middle_ranks if middle_ranks else 0
+    per_rank = [each if first is None else first, *[each] * (ranks - 2), each if last is None else last]
+    return _split(layers, [count // chunks for _ in range(chunks) for count in per_rank], ranks, extra)
+
+
+def from_layout(text: str, layers: int, ranks: int, extra: int = 0) -> Split:
+    """As a layout string says, as ``Et*3|(tt|)*29m|L``: stages between bars, ``*n`` repeats, commas mean nothing."""
+    stages = _unrolled(text).split("|")
+    if len(stages) % ranks:
+        raise SplitError(
+            f"the layout has {len(stages)} stages, which isn't a multiple of the {ranks} ranks; "
+            f"{' or '.join(map(str, multiples(len(stages), ranks)))} stages work"
+        )
+    flat = "".join(stages)
+    for kind, due, what in (("t", layers, "--num-layers"), ("m", extra, "--mtp-num-layers")):
+        if flat.count(kind) != due:
+            raise SplitError(
+                f"the layout has {flat.count(kind)} layers '{kind}', {what} is {due}; both must be the same, "
+                + (f"as in '{layout_of(balanced(layers, len(stages)))}'" if kind == "t" else "or none is built")
+            )
+    for kind, place, wrong in (("E", "first", flat[:1] != "E"), ("L", "last", flat[-1:] != "L")):
+        if wrong or flat.count(kind) != 1:
+            raise SplitError(f"the layout needs '{kind}' ({KINDS[kind]}) once, and as its {place}")
+    holders = [stage for stage, held in enumerate(stages) if "m" in held]
+    if extra and ("m" in flat[: flat.rindex("t")] or len(holders) > 1 or holders[0] < len(stages) - ranks):
+        raise SplitError(
+            "the layout needs its 'm' (multi-token prediction) after all 't', in one stage, in a rank's last chunk"
+        )
+    return Split(tuple(s.count("t") for s in stages), tuple(s.count("m") for s in stages), ranks)
+
+
+def balanced(layers: int, stages: int) -> list[int]:
+    """As equal as can be; the stages that also hold the embedding and the loss are the last to get one more."""
+    each, more = divmod(layers, stages)
+    longer = {*[*range(1, stages - 1), 0][:more]}
+    return [each + (stage in longer) for stage in range(stages)]
+
+
+def layout_of(counts: list[int]) -> str:
+    """The layout string of so many layers per stage."""
+    last = _repeated(counts[-1]) + "L"
+    groups = [(f"{_repeated(count)}|", len(list(run))) for count, run in groupby(counts[:-1])]
+    return "E" + "".join(stage if times == 1 else f"({stage})*{times}" for stage, times in groups) + last
+
+
+def _repeated(count: int) -> str:
+    return "t" * count if count < 3 else f"t*{count}"
+
+
+def _split(layers: int, counts: list[int], ranks: int, extra: int) -> Split:
+    if sum(counts) != layers:
+        raise SplitError(f"the stages hold {sum(counts)} layers, the model has {layers}")
+    return Split(tuple(counts), (*(0,) * (len(counts) - 1), extra), ranks)
+
+
+def _uneven(layers: int, ranks: int, chunks: int, counted: int) -> str:
+    """Why the layers can't be shared out evenly, and what is nearest."""
+    stages = ranks * chunks
+    each, lost = divmod(layers + counted, stages)
+    by = f"{ranks} ranks" if chunks == 1 else f"{ranks} ranks x {chunks} virtual stages = {stages} stages"
+    why = f"{_sum(layers, counted)} on {by}: {stages} x {each} = {stages * each}, {lost} would be lost"
+    return f"{why}; what works: {'; '.join(_alternatives(layers, ranks, chunks, counted))}"
+
+
+def _alternatives(layers: int, ranks: int, chunks: int, counted: int) -> Iterator[str]:
+    """What works nearest by: other sizes, then the same layers in another split."""
+    stages = ranks * chunks
+    others = [n - counted for n in multiples(layers + counted, stages) if n > counted]
+    yield f"--num-layers {' or '.join(map(str, others))}"
+    if chunks > 1 and (layers + counted) % ranks == 0:
+        fitting = _nearest(chunks, _divisors((layers + counted) // ranks))
+        yield f"--num-virtual-stages-per-pipeline-rank {' or '.join(map(str, fitting))}"
+    if not counted and ranks > 2 and layers % chunks == 0 and (ends := _equal_middle(layers // chunks, ranks)):
+        first, middle, last = (count * chunks for count in ends)
+        yield f"{FIRST} {first} {LAST} {last} ({ranks - 2} ranks x {middle} + {first} + {last} = {layers})"
+    if stages <= min(layers, MAX_STAGES):
+        yield f"{LAYOUT} '{layout_of(balanced(layers, stages))}'"
+
+
+def _equal_middle(layers: int, ranks: int) -> tuple[int, int, int] | None:
+    """(first, middle, last) that differ least, the largest being as small as can be."""
+    found = []
+    for middle in range(max(1, layers // ranks - 1), layers // ranks + 3):
+        first = (layers - (ranks - 2) * middle) // 2
+        last = layers - (ranks - 2) * middle - first
+        if 0 < max(middle, last) <= 2 * min(first, middle):  # what is more unequal is no help
+            found.append((max(middle, last), max(middle, last) - min(middle, first), first, middle, last))
+    return min(found)[2:] if found else None
+
+
+def _unequal_ends(
+    layers: int, ranks: int, chunks: int, first: int | None, last: int | None, works: Callable[..., bool]
+) -> str:
+    """Why the first and last rank's layers don't go with the others', and the nearest that do."""
+    ends = [count for count in (first, last) if count is not None]
+    rest, between = layers - sum(ends), ranks - len(ends)
+    terms = " + ".join(map(str, ends))
+    over = f" x {chunks} virtual stages" if chunks > 1 else ""
+    why = f"{layers} layers, {terms} on the first or last rank: {rest} are left for {between} other ranks{over}"
+    each = between * chunks
+    if each and rest > 0:
+        why += f", {each} x {rest // each} = {rest - rest % each}, {rest % each} would be lost"
+    fixed, key = (ends[0], LAST) if len(ends) == 2 else (0, FIRST if last is None else LAST)
+    if len(ends) == 2 and (fixed < 1 or fixed % chunks):
+        return f"{why}; each must be a multiple of {chunks}, at least that"
+
+    def fits(count: int) -> bool:
+        mine = (fixed, count) if len(ends) == 2 else (count,)
+        return works(layers - sum(mine), *mine)
+
+    near = [c for c in sorted(range(1, layers + 1), key=lambda c: (abs(c - ends[-1]), c)) if fits(c)][:2]
+    stages = ranks * chunks
+    what = [f"{key} {' or '.join(map(str, near))}"] if near else []
+    what += [f"{LAYOUT} '{layout_of(balanced(layers, stages))}'"] if stages <= min(layers, MAX_STAGES) else []
+    return f"{why}; what works: {'; '.join(what) or f'at most {layers} stages'}"
+
+
+def _unrolled(text: str) -> str:
+    """The layout with its repetitions written out."""
+    bare = text.replace(",", "")
+    if wrong := re.search(r"[^EtmL|()*0-9]", bare):
+        kinds = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
+        raise SplitError(f"{shown(wrong[0])} in the layout is none of {kinds}, | between stages, or (…)*n and x*n")
+    repeats = re.compile(r"\(([^()]+)\)\*([0-9]+)|([EtmL|])\*([0-9]+)")
+    for pattern in (re.compile(r"\(([^()]+)\)\*([0-9]+)"), re.compile(r"([EtmL|])\*([0-9]+)")):
+        length = len(bare)
+        for found in pattern.finditer(bare):
+            times = int(found[2]) if len(found[2]) < 8 else MAX_STAGES * 100
+            length += len(found[1]) * times
+        if length > MAX_STAGES * 100:
+            raise SplitError(f"the layout has more than {MAX_STAGES * 100:,} layers and bars")
+        bare = pattern.sub(lambda found: found[1] * int(found[2]), bare)
+    if wrong := re.search(r"[^EtmL|]+", bare):
+        hint = "; brackets can't be nested" if repeats.search(text) else ""
+        raise SplitError(
+            f"{shown(wrong[0])} in the layout repeats nothing; write (…)*n or x*n, as in 'E(t*3|)*7tL'{hint}"
+        )
+    return bare
+
+
+def _sum(layers: int, counted: int) -> str:
+    ends = " and the loss or embedding, counted as 1 layer," if counted == 1 else " and 2 for embedding and loss"
+    return f"{layers} layers{ends if counted else ''}"
+
+
+def multiples(value: int, step: int) -> list[int]:
+    """The nearest multiples, one below and one above."""
+    below = value // step * step
+    return [count for count in (below, below + step) if count]
+
+
+def _nearest(value: int, choices: list[int]) -> list[int]:
+    """The nearest choices, one below and one above."""
+    below, above = [c for c in choices if c <= value], [c for c in choices if c > value]
+    return [*below[-1:], *above[:1]]
+
+
+def _divisors(value: int) -> list[int]:
+    small = [n for n in range(1, int(value**0.5) + 1) if value % n == 0]
+    return sorted({*small, *(value // n for n in small)})
