@@ -54,8 +54,8 @@ class Timeline:
         """The time of every event of the plan, by its number."""
         if self.room is None:
             return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
-        t = len(self.left)
-        self.room[len(self.room) - 2 * t :] = np.concatenate([self.left, self.arrive])
+        last = len(self.room) - len(self.left)
+        self.room[last - len(self.left) : last], self.room[last:] = self.left, self.arrive
         return self.room
 
     @cached_property

@@ -13,23 +13,27 @@ from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 def busy(run: Run) -> Longs:
     """Busy ns per rank: the time of its compute ops; sends, receives and moves are never busy."""
     plan = run.plan
-    computes = ~among(plan.kind, SENDS_AND_MOVES)
-    length = np.where(computes & ~plan.tail, run.timeline.end - run.timeline.start, 0)
+    length = run.timeline.end - run.timeline.start
+    length[among(plan.kind, SENDS_AND_MOVES) | plan.tail] = 0
     return per_rank(length, plan.offsets)
 
 
 def per_rank(values: Longs, offsets: Longs) -> Longs:
     """Sums of a column over each rank's rows."""
-    total = np.concatenate([[0], np.cumsum(values)])
-    sums: Longs = total[offsets[1:]] - total[offsets[:-1]]
+    sums = np.zeros(len(offsets) - 1, np.int64)
+    some = offsets[1:] > offsets[:-1]
+    if np.any(some):
+        sums[some] = np.add.reduceat(values, offsets[:-1][some])
     return sums
 
 
 def recompute(run: Run) -> Longs:
     """Busy ns per rank that went into recomputation."""
-    plan = run.plan
-    length = np.where(plan.kind == Kind.R, run.timeline.end - run.timeline.start, 0)
-    return per_rank(length, plan.offsets)
+    plan, timeline = run.plan, run.timeline
+    rows = np.flatnonzero(plan.kind == Kind.R)
+    out = np.zeros(plan.ranks, np.int64)
+    np.add.at(out, plan.rank[rows], timeline.end[rows] - timeline.start[rows])
+    return out
 
 
 def span(run: Run) -> Longs:

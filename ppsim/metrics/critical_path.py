@@ -100,6 +100,8 @@ def chain(run: Run, last: int) -> Longs:
     events = np.empty(2 * len(plan) + len(plan.transfers), np.int64)
     start, end, sent = plan.start_needs, plan.end_needs, plan.transfers.needs
     holder, _ = run.once(freed_by)
+    if holder.strides == (0,):  # nobody waited for anybody
+        holder = np.empty(0, np.int64)
     length = _follow(
         last, plan.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,
         timeline.times, plan.kind, plan.transfers.producer, ARRIVAL, holder, events,
@@ -114,13 +116,13 @@ def _follow(
     holder: Longs, chain: Longs,
 ) -> int:  # fmt: skip
     """Fill in the chain that ends with the event; returns its length."""
-    n, t, length = len(rank), len(holder), 0
+    n, t, length = len(rank), len(producer), 0
     while event != NONE:
         chain[length] = event
         length += 1
         if event >= 2 * n:
             thing = (event - 2 * n) % t
-            if holder[thing] >= 0:
+            if len(holder) and holder[thing] >= 0:
                 event = 2 * n + t + holder[thing]
                 continue
             ptr, needs = sent_ptr, sent_event

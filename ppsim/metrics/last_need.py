@@ -70,10 +70,11 @@ def freed_by(run: Run) -> tuple[Longs, Longs]:
     """
     plan, timeline = run.plan, run.timeline
     route, started, left = plan.transfers.route, timeline.transfer_start, timeline.left
-    holder, via = np.full((2, len(route)), NONE, np.int64)
     queued = started > timeline.ready
     if not np.any(queued):
-        return holder, via
+        nobody = np.broadcast_to(np.int64(NONE), len(route))
+        return nobody, nobody
+    holder, via = np.full((2, len(route)), NONE, np.int64)
     for ports in (plan.routes.ingress, plan.routes.egress):
         port = ports[route].astype(np.int64)
         turn = np.lexsort((np.arange(len(route)), timeline.ready, left, started, port))

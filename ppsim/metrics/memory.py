@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import Notice
+from ppsim.jit import jit_instead_of
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.peaks import Peaks, by_group_and_time, peaks
-from ppsim.plan.table import Category, Holdings, Longs
+from ppsim.plan.table import Category, Holdings, Ints, Kinds, Longs
 from ppsim.timeline import PER_SECOND
 from ppsim.units import show
 
@@ -26,7 +27,7 @@ class Changes:
 
     time: Longs
     delta: Longs
-    category: NDArray[np.int8]
+    category: Kinds
     bounds: Longs
     """Rank r's changes are ``bounds[r]:bounds[r + 1]``."""
 
@@ -63,11 +64,26 @@ def peak_bytes(run: Run) -> Longs:
 def peak_by_category(run: Run) -> Longs:
     """Bytes per (category, rank) at the moment of the rank's peak."""
     plan, held, times, peak = run.plan, run.plan.holdings, run.timeline.times, run.once(rank_peaks).since
-    moment = peak[held.rank]
-    there = np.flatnonzero((times[held.since] <= moment) & (moment < times[held.until]))
     out = plan.static.copy()
-    np.add.at(out, (held.category[there], held.rank[there]), held.bytes[there])
+    _add_held(held.rank, held.category, held.bytes, held.since, held.until, times, peak, out)
     return out
+
+
+def _add_there(
+    rank: Ints, category: Kinds, size: Longs, since: Ints, until: Ints, times: Longs, moment: Longs, out: Longs
+) -> None:
+    """Add to ``out`` (categories, ranks) the bytes of what each rank holds at its moment."""
+    there = np.flatnonzero((times[since] <= moment[rank]) & (moment[rank] < times[until]))
+    np.add.at(out, (category[there], rank[there]), size[there])
+
+
+@jit_instead_of(_add_there)
+def _add_held(
+    rank: Ints, category: Kinds, size: Longs, since: Ints, until: Ints, times: Longs, moment: Longs, out: Longs
+) -> None:
+    for i in range(len(size)):
+        if times[since[i]] <= moment[rank[i]] < times[until[i]]:
+            out[category[i], rank[i]] += size[i]
 
 
 def peak_time(run: Run) -> Longs:

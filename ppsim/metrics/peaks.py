@@ -80,15 +80,13 @@ def _sweep(
         first[group_of_row[row] + 1] += 1
     for g in range(groups):
         first[g + 1] += first[g]
-    place = np.empty(n, np.int64)
+    place, row_at = np.empty(n, np.int32), np.empty(n, np.int32)
     free = first[:-1].copy()
-    when = np.empty(2 * n, np.int64)  # begin and end of the op at each place
     for row in range(n):
         g = group_of_row[row]
-        place[row] = free[g]
-        when[2 * free[g]], when[2 * free[g] + 1] = times[row], times[n + row]
+        place[row], row_at[free[g]] = free[g], row
         free[g] += 1
-    change = np.zeros(2 * n, np.int64)
+    change = np.zeros(2 * n, np.int64)  # at the begin and the end of the op at each place
     more = np.zeros(groups + 1, np.int64)
     for i in range(len(size)):
         if times[until[i]] > times[since[i]]:
@@ -144,11 +142,14 @@ def _sweep(
             runs[merged] = high
             count = merged
         total, own, last = 0, 2 * first[g], 2 * first[g + 1]
+        next_own = times[row_at[own // 2]] if own < last else NEVER
         while own < last or low < high:
-            now = when[own] if low == high or (own < last and when[own] < time[low]) else time[low]
-            while own < last and when[own] == now:
+            now = next_own if low == high or (own < last and next_own < time[low]) else time[low]
+            while own < last and next_own == now:
                 total += change[own]
                 own += 1
+                if own < last:
+                    next_own = times[row_at[own // 2] + n * (own % 2)]
             while low < high and time[low] == now:
                 total += other[low]
                 low += 1

@@ -114,11 +114,16 @@ class _Windows:
             last = np.append(timeline.end, 0)[np.where(rows[1:] > rows[:-1], rows[1:] - 1, -1)]
             end = np.append(last.reshape(plan.ranks, steps).max(axis=0)[:-1], timeline.makespan)
             begin = np.append(0, end[:-1])
-        counting = np.flatnonzero(_COUNTS[plan.kind])
-        place = np.searchsorted(counting, rows)
-        some = place[1:] > place[:-1]
-        counting = np.append(counting, NONE)
-        first, last = np.where(some, counting[place[:-1]], NONE), np.where(some, counting[place[1:] - 1], NONE)
+        counts = _COUNTS[plan.kind]
+        if np.all(counts):
+            some = rows[1:] > rows[:-1]
+            first, last = np.where(some, rows[:-1], NONE), np.where(some, rows[1:] - 1, NONE)
+        else:
+            counting = np.flatnonzero(counts)
+            place = np.searchsorted(counting, rows)
+            some = place[1:] > place[:-1]
+            counting = np.append(counting, NONE)
+            first, last = np.where(some, counting[place[:-1]], NONE), np.where(some, counting[place[1:] - 1], NONE)
         start, end = np.tile(begin, plan.ranks), np.tile(end, plan.ranks)
         begins = np.where(some, timeline.start[first], end)
         ends = np.where(some, timeline.end[last], end)

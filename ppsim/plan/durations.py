@@ -14,7 +14,7 @@ from ppsim.cluster import Link, Topology
 from ppsim.config.experiment import Experiment
 from ppsim.ops import COMPUTE, NONE, Kind
 from ppsim.plan.rows import Rows
-from ppsim.plan.table import Ints, Longs, Routes
+from ppsim.plan.table import Ints, Longs, Routes, narrowest
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes, to_ns
 
@@ -79,7 +79,7 @@ def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: To
         if rows.has(kind):
             table[kind] = per_value(problem.costs.seconds(kind), ns)
     # Row by row the place in the flattened table; what is the same for all rows adds nothing.
-    place = rows.kind.astype(np.int64)
+    place = rows.kind.astype(narrowest(table.size))
     place *= problem.stages
     place += rows.stage
     if len(weights.distinct) > 1:
@@ -144,7 +144,11 @@ class RouteBook:
             return np.empty(0, np.int32)
         sizes, size_of = _distinct(size)
         p = self.topology.ranks
-        code = (src.astype(np.int64) * p + dst) * len(sizes) + size_of
+        code = src.astype(narrowest(p * p * len(sizes)))
+        code *= p
+        code += dst
+        if len(sizes) > 1:
+            code = code * len(sizes) + size_of
         codes, code_of = _distinct(code)
         routes = [
             self._route(c // len(sizes) // p, c // len(sizes) % p, int(sizes[c % len(sizes)])) for c in codes.tolist()
@@ -185,7 +189,7 @@ def _distinct(values: NDArray[np.signedinteger]) -> tuple[Longs, Longs]:
     """As np.unique with its inverse, without a sort where the values are few and small."""
     low, high = int(values.min()), int(values.max())
     if low == high:
-        return np.array([low], np.int64), np.zeros(len(values), np.int64)
+        return np.array([low], np.int64), np.broadcast_to(np.int64(0), len(values))
     if low >= 0 and high < max(4 * len(values), 1 << 20):
         present = np.zeros(high + 1, bool)
         present[values] = True

@@ -61,13 +61,11 @@ class _Gatherer:
     def add(self, rank: NDArray[np.signedinteger], category: Category, size: Longs, since: Ints, until: Ints) -> None:
         """Bytes ``size`` held on ``rank`` from event ``since`` to event ``until``."""
         if size.strides == (0,):  # all the same, as where stages are equal
-            some = np.arange(len(size) if len(size) and size[0] > 0 else 0)
-        else:
-            some = np.flatnonzero(size > 0)
-        if len(some) < len(size):
+            size = size if len(size) and size[0] > 0 else size[:0]
+        elif len(some := np.flatnonzero(size > 0)) < len(size):
             rank, size, since, until = rank[some], size[some], since[some], until[some]
-        if len(some):
-            parts: tuple[np.ndarray, ...] = (rank, np.broadcast_to(np.int8(category), len(some)), size, since, until)
+        if len(size):
+            parts: tuple[np.ndarray, ...] = (rank, np.broadcast_to(np.int8(category), len(size)), size, since, until)
             for column, part in zip(self._columns, parts, strict=True):
                 column.append(part)
 
