@@ -105,7 +105,9 @@ def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     if not len(mine):
         return {}
     event, rank = held.since[mine], held.rank[mine]
-    row = event % n if not t else np.where(event < 2 * n, event % n, plan.transfers.issuer[(event - 2 * n) % t])
+    row = event
+    if event.max() >= n:
+        row = event % n if not t else np.where(event < 2 * n, event % n, plan.transfers.issuer[(event - 2 * n) % t])
     if not plan.placement.replicated and np.array_equal(plan.rank[row], rank):
         group: NDArray[np.signedinteger] = plan.stage[row]
         group_of_row: NDArray[np.signedinteger] = plan.stage

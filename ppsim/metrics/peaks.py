@@ -76,13 +76,16 @@ def _sweep(
     """The same by going through each group's ops, which are in the order of time, and its other events, once sorted."""
     n, groups = len(group_of_row), len(most)
     first = np.zeros(groups + 1, np.int64)
+    in_order = True  # the rows of each group stand together
     for row in range(n):
         first[group_of_row[row] + 1] += 1
+        in_order = in_order and (row == 0 or group_of_row[row - 1] <= group_of_row[row])
     for g in range(groups):
         first[g + 1] += first[g]
-    place, row_at = np.empty(n, np.int32), np.empty(n, np.int32)
+    moved = 0 if in_order else n
+    place, row_at = np.empty(moved, np.int32), np.empty(moved, np.int32)
     free = first[:-1].copy()
-    for row in range(n):
+    for row in range(moved):
         g = group_of_row[row]
         place[row], row_at[free[g]] = free[g], row
         free[g] += 1
@@ -90,9 +93,12 @@ def _sweep(
     more = np.zeros(groups + 1, np.int64)
     for i in range(len(size)):
         if times[until[i]] > times[since[i]]:
-            for event, delta in ((since[i], size[i]), (until[i], -size[i])):
-                if event < 2 * n and group_of_row[event % n] == group[i]:
-                    change[2 * place[event % n] + (event >= n)] += delta
+            for end in range(2):
+                event = until[i] if end else since[i]
+                row = event - n if event >= n else event
+                if row < n and group_of_row[row] == group[i]:
+                    at_place = row if in_order else place[row]
+                    change[2 * at_place + (event >= n)] += -size[i] if end else size[i]
                 else:
                     more[group[i] + 1] += 1
     longest = 0
@@ -104,10 +110,12 @@ def _sweep(
         free = more[:-1].copy()
         for i in range(len(size)):
             if times[until[i]] > times[since[i]]:
-                for event, delta in ((since[i], size[i]), (until[i], -size[i])):
-                    if event >= 2 * n or group_of_row[event % n] != group[i]:
+                for end in range(2):
+                    event = until[i] if end else since[i]
+                    row = event - n if event >= n else event
+                    if row >= n or group_of_row[row] != group[i]:
                         g = group[i]
-                        time[free[g]], other[free[g]] = times[event], delta
+                        time[free[g]], other[free[g]] = times[event], -size[i] if end else size[i]
                         free[g] += 1
     kept_time, kept = np.empty(longest, np.int64), np.empty(longest, np.int64)
     runs = np.empty(longest + 1, np.int64)
@@ -142,14 +150,16 @@ def _sweep(
             runs[merged] = high
             count = merged
         total, own, last = 0, 2 * first[g], 2 * first[g + 1]
-        next_own = times[row_at[own // 2]] if own < last else NEVER
+        next_own = NEVER
+        if own < last:
+            next_own = times[own // 2 if in_order else row_at[own // 2]]
         while own < last or low < high:
             now = next_own if low == high or (own < last and next_own < time[low]) else time[low]
             while own < last and next_own == now:
                 total += change[own]
                 own += 1
                 if own < last:
-                    next_own = times[row_at[own // 2] + n * (own % 2)]
+                    next_own = times[(own // 2 if in_order else row_at[own // 2]) + n * (own % 2)]
             while low < high and time[low] == now:
                 total += other[low]
                 low += 1

@@ -144,7 +144,9 @@ class _Checker:
             if not len(rows):
                 continue
             first = self.index.lookup(*before)[self.index.key[rows]]
-            wrong = (self.rank[first] != self.rank[rows]) | (first > rows) | (first < 0)
+            wrong = (first > rows) | (first < 0)
+            if self.problem.placement.replicated:  # else a stage's ops are all on its one rank
+                wrong |= self.rank[first] != self.rank[rows]
             for row, needed in zip(rows[wrong][: SHOWN + 1].tolist(), first[wrong].tolist(), strict=False):
                 if needed < 0:
                     yield f"{self.where(row)}: {self.name(row)}: its {before[0].name} is missing"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.ops import MOVES, Kind, among
-from ppsim.plan.durations import Weights
+from ppsim.plan.durations import Weights, per_value
 from ppsim.plan.rows import Rows
 from ppsim.plan.table import Category, Events, Holdings, Ints, Longs, Versions
 from ppsim.schedules.base import Problem
@@ -29,7 +29,7 @@ def static(problem: Problem) -> Longs:
         (Category.GRADIENTS, costs.gradients),
         (Category.OPTIMIZER, costs.optimizer_state),
     ):
-        size = [to_bytes(value) for value in values]
+        size = per_value(values, to_bytes)
         out[category] = [sum(size[stage] for stage in held) for held in problem.placement.stages_of]
     return out
 
