@@ -101,9 +101,11 @@ def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     """Peak activation bytes of each (rank, stage)."""
     plan, held, stages = run.plan, run.plan.holdings, run.plan.placement.stages
     n, t = len(plan), len(plan.transfers)
-    mine = np.flatnonzero(held.category == Category.ACTIVATIONS)
-    if not len(mine):
+    places = np.flatnonzero(held.category == Category.ACTIVATIONS)
+    if not len(places):
         return {}
+    first, last = int(places[0]), int(places[-1])
+    mine = slice(first, last + 1) if last - first < len(places) else places
     event, rank = held.since[mine], held.rank[mine]
     row = event
     if event.max() >= n:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -14,9 +15,14 @@ from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 
 
-def in_turns(rank: Rank, before_first_backward: int, deferred: int) -> Ops:
-    """So many forwards; then I, W, F in turn, W being that of the I ``deferred`` turns ago; then what is left."""
+def in_turns(rank: Rank, pace: Fraction | int) -> Ops:
+    """So many forwards; then I, W, F in turn, each W of an earlier turn's I; then what is left.
+
+    ``pace`` is by how many forwards a rank is ahead of the next one before its first I, and by how many turns more the
+    next one puts off its W.
+    """
     F, I, W = (rank.ops(kind) for kind in (Kind.F, Kind.I, Kind.W))  # noqa: E741
+    before_first_backward, deferred = int(pace * rank.distance_to_last) + 1, int(pace * rank.index)
     turn = np.arange(rank.microbatches)
     place = np.concatenate([3 * (turn - before_first_backward) + 2, 3 * turn, 3 * (turn + deferred) + 1])
     return concat(F, I, W)[np.argsort(place)]
@@ -41,4 +47,4 @@ class ZBH1(Schedule):
 
     def orders(self, problem: Problem) -> Orders:
         """On rank r p-r forwards before the first I, and W from the (r+1)-th I on."""
-        return problem.per_rank(lambda rank: in_turns(rank, rank.distance_to_last + 1, rank.index))
+        return problem.per_rank(lambda rank: in_turns(rank, pace=1))

@@ -29,4 +29,4 @@ class ZBH2(Schedule):
 
     def orders(self, problem: Problem) -> Orders:
         """On rank r 2(p-r)-1 forwards before the first I, and W from the (2r+1)-th I on."""
-        return problem.per_rank(lambda rank: in_turns(rank, 2 * rank.distance_to_last + 1, 2 * rank.index))
+        return problem.per_rank(lambda rank: in_turns(rank, pace=2))

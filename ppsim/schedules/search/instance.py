@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import accumulate
+from typing import cast
+
+import numpy as np
 
 from ppsim.errors import ScheduleError
 from ppsim.ops import Kind
@@ -159,3 +163,8 @@ class Instance:
 def rounded(value: Fraction) -> int:
     """The nearest whole number, halves up."""
     return round_half_up(value)
+
+
+def column(values: Ints) -> Ints:
+    """Values for a loop that Numba may run: an array where it does."""
+    return cast(Ints, np.array(values, np.int64)) if sys.modules.get("numba") else values

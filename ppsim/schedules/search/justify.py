@@ -9,11 +9,12 @@ Source: Valls, Ballestín and Quintanilla 2005, Justification and RCPSP: a techn
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from ppsim.schedules.search.instance import Instance, Ints, Sequence
+from ppsim.jit import jit
+from ppsim.schedules.search.instance import Instance, Ints, Sequence, column
 
 NEVER = 1 << 62
 NONE = -1
@@ -62,7 +63,7 @@ def graphs(instance: Instance) -> tuple[Graph, Graph]:
     def graph(own: np.ndarray, other: np.ndarray, lag: np.ndarray, back_own: np.ndarray, back_other: np.ndarray,
               taken: np.ndarray, given: np.ndarray) -> Graph:  # fmt: skip
         inputs = (back_own >= 0).astype(int) + (back_other >= 0)
-        return Graph(*(column.tolist() for column in (rank, duration, inputs, own, other, lag, taken, given)))
+        return Graph(*(column(c.tolist()) for c in (rank, duration, inputs, own, other, lag, taken, given)))
 
     return (
         graph(after_own, after_other, np.where(forward, above, below), before_own, before_other, starts, ends),
@@ -78,19 +79,30 @@ def play(
     ``tolerance`` in ns is how much longer than its gap an op may be; with a ``window`` of 0 gaps stay. What was played
     is shorter than ``order`` where that gets stuck, which is so only where it needs more memory than there is.
     """
-    rank, duration, own, other, lag = graph.rank, graph.duration, graph.own, graph.other, graph.lag
-    take, give = graph.take, graph.give
+    return _play(
+        graph.rank, graph.duration, graph.inputs, graph.own, graph.other, graph.lag, graph.take, graph.give,
+        column(order), column(limit), column(release), tolerance, window,
+    )  # fmt: skip
+
+
+@jit
+def _play(
+    rank: Ints, duration: Ints, inputs: Ints, own: Ints, other: Ints, lag: Ints, take: Ints, give: Ints,
+    order: Ints, limit: Ints, release: Ints, tolerance: int, window: int,
+) -> tuple[Sequence, int, int]:  # fmt: skip
+    """``play`` on flat columns: this is the loop that takes the time."""
     n, ranks = len(rank), len(limit)
     following = [NONE] * (n + ranks)  # each rank's list of ops still to come; its head stands at n + rank
     tail = list(range(n, n + ranks))
     for op in order:
         following[tail[rank[op]]] = op
         tail[rank[op]] = op
-    missing = graph.inputs.copy()
+    missing = inputs.copy()
     ready = [0] * n  # when the inputs that are there came
     free, used = release.copy(), [0] * ranks
     begun = [NONE] * ranks
-    events = sorted(release[r] * ranks + r for r in range(ranks))  # when to look at which rank
+    events = [release[r] * ranks + r for r in range(ranks)]  # when to look at which rank
+    heapify(events)
     played: Sequence = []
     while events:
         now, r = divmod(heappop(events), ranks)
@@ -148,5 +160,9 @@ def play(
             target = rank[op]
             if not missing[op] and ready[op] >= free[target]:
                 heappush(events, ready[op] * ranks + target)
-    spans = [end - start for start, end in zip(begun, free, strict=True) if start != NONE]
-    return played, max(free), max(spans, default=0)
+    makespan = span = 0
+    for r in range(ranks):
+        makespan = max(makespan, free[r])
+        if begun[r] != NONE:
+            span = max(span, free[r] - begun[r])
+    return played, makespan, span

@@ -15,7 +15,8 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import Literal
 
-from ppsim.schedules.search.instance import Instance, Ints, Sequence, rounded
+from ppsim.jit import jit
+from ppsim.schedules.search.instance import Instance, Ints, Sequence, column, rounded
 
 NEVER = 1 << 62
 UNLIMITED = 1 << 62
@@ -42,14 +43,15 @@ def list_schedule(instance: Instance, policy: Policy) -> Sequence:
     for held in instance.stages_of:
         for place, stage in enumerate(held):
             reserve[stage] = sum(take[later] for later in held[place + 1 :])
-    sequence: Sequence = []
-    _dispatch(
-        instance.ranks, instance.stages, instance.microbatches, instance.rank_of, instance.held_at, instance.held,
-        instance.duration, instance.hop, take, instance.memory.keep, instance.memory.limit,
-        shared_credit(instance) if policy.shares else [UNLIMITED] * instance.stages, reserve,
-        policy.first == "forward", policy.hold, policy.patient, sequence,
+    credit = shared_credit(instance) if policy.shares else [UNLIMITED] * instance.stages
+    columns = (
+        instance.rank_of, instance.held_at, instance.held, instance.duration, instance.hop, take, instance.memory.keep,
+        instance.memory.limit, credit, reserve,
     )  # fmt: skip
-    return sequence
+    return _dispatch(
+        instance.ranks, instance.stages, instance.microbatches, *(column(values) for values in columns),
+        policy.first == "forward", policy.hold, policy.patient,
+    )  # fmt: skip
 
 
 def shared_credit(instance: Instance) -> Ints:
@@ -67,12 +69,13 @@ def shared_credit(instance: Instance) -> Ints:
     return credit
 
 
+@jit
 def _dispatch(
     ranks: int, stages: int, m: int, rank_of: Ints, held_at: Ints, held: Ints, duration: Ints, hop: Ints, take: Ints,
-    keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool,
-    patient: bool, sequence: Sequence,
-) -> None:  # fmt: skip
-    """Flat lists throughout: this is the loop that takes the time."""
+    keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool, patient: bool,
+) -> Sequence:  # fmt: skip
+    """Flat columns throughout: this is the loop that takes the time."""
+    sequence: Sequence = []
     forwards, backwards, weights = [0] * stages, [0] * stages, [0] * stages  # how many of each are done
     forward_at, backward_at = [NEVER] * (stages * m), [NEVER] * (stages * m)  # when their inputs are there
     forward_at[:m] = [0] * m
@@ -171,3 +174,4 @@ def _dispatch(
             continue
         if target != r or there > end:
             heappush(events, max(there, free[target]) * ranks + target)
+    return sequence

@@ -3,60 +3,87 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import cycle
+from fractions import Fraction
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import cycle, product
 from typing import Literal
 
 import numpy as np
 
 from ppsim.ops import Kind, Orders, ops
 from ppsim.placement import v_shape
-from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.base import Problem
 from ppsim.schedules.search.building_block import repeated, v_half, v_min
 from ppsim.schedules.search.instance import SPLIT, Instance, Memory, Sequence
 from ppsim.schedules.search.justify import WINDOW, Graph, graphs, play
 from ppsim.schedules.search.listing import Policy, list_schedule
-from ppsim.schedules.zb_h1 import ZBH1
-from ppsim.schedules.zb_h2 import ZBH2
+from ppsim.schedules.zb_h1 import in_turns
 from ppsim.schedules.zbv import ZBV
 
 Objective = Literal["makespan", "span"]
 """What is to be short: the step from its start, or the longest of the ranks' own spans (several steps, no barrier)."""
 
 POLICIES = (
+    Policy("backward", shares=True, patient=False),
     Policy("forward", shares=True),
+    Policy("backward", shares=True, hold=True),
+    Policy("forward", shares=True, patient=False),
+    Policy("forward", hold=True, patient=False),
+    Policy("backward"),
+    Policy("backward", shares=True, hold=True, patient=False),
     Policy("backward", hold=True),
     Policy("backward", hold=True, patient=False),
-    Policy("backward"),
 )
+"""Those whose orders lead farthest once they are justified, in the order of merit: each finds what none before does."""
+OTHERS = tuple(
+    policy
+    for policy in (Policy(*choice) for choice in product(("backward", "forward"), (False, True), (False, True)))
+    if policy not in POLICIES
+)
+"""What else ``greedy`` can be told: played as they are, so that no search is worse than it."""
+PACES = tuple(Fraction(pace) for pace in ("1", "2", "3/2", "5/2", "3"))
+"""Forwards that a rank of a loop is ahead of the next at the start: 1 is ZB-H1's, 2 ZB-H2's."""
 Value = tuple[int, int]
 NOTHING = (1 << 62, 0)
 """Worse than any order."""
-TOLERANCES = (0, 4, 2)
+TOLERANCES = (0, 4, 2, 1)
 """An op may be longer than the gap that it fills by this part of the longest forward; 0: not at all."""
+BUDGET = 15_000_000
+"""Ops that a search plays before it starts from no further order, so that the largest take seconds."""
+LARGE = 5_000
+"""Ops from which loading Numba takes less time than it saves."""
 
 
 def search(problem: Problem, memory: Memory, objective: Objective = "makespan") -> Orders:
     """The best order found; of equally good ones that with the smaller span (makespan), then the first."""
     instance = Instance.of(problem, memory)
+    if instance.ops >= LARGE and find_spec("numba"):
+        import_module("numba")
     found = _Search(instance, objective)
     for start in _starts(problem, instance):
         found.consider(start)
-        if found.at_bound:
+        if found.at_bound or found.played > BUDGET:
             break
+    if not found.at_bound:
+        for policy in OTHERS:
+            found.play(list_schedule(instance, policy))
     return as_orders(instance, found.best)
 
 
 def _starts(problem: Problem, instance: Instance) -> Iterator[Sequence]:
     """The fixed orders for the placement, so that no search is worse than they are where they fit; then the others."""
     shape = problem.placement
-    fixed: tuple[Schedule, ...] = (ZBH1(), ZBH2()) if shape.stages == shape.ranks else ()
-    on_v = shape == v_shape(problem.ranks)
-    for schedule in (ZBV(),) if on_v else fixed:
-        yield as_sequence(instance, schedule.orders(problem))
+    if shape == v_shape(problem.ranks):
+        yield as_sequence(instance, ZBV().orders(problem))
+        for block in v_half, v_min:
+            yield repeated(instance, block(instance.ranks))
+    elif shape.stages == shape.ranks:
+        for pace in PACES:
+            yield as_sequence(instance, problem.per_rank(partial(in_turns, pace=pace)))
     for policy in POLICIES:
         yield list_schedule(instance, policy)
-    for block in (v_half, v_min) if on_v else ():
-        yield repeated(instance, block(instance.ranks))
 
 
 class _Search:
@@ -66,9 +93,10 @@ class _Search:
         self.instance, self.objective = instance, objective
         self.forward, self.backward = graphs(instance)
         self.best: Sequence = []
+        self.played = 0
         self.value = NOTHING
-        # What has this value is nearly always an order that was justified already.
-        self.seen: set[tuple[Value, int]] = set()
+        self.seen: set[int] = set()
+        """Orders that were justified with a tolerance already, by their hash."""
         lead, span = instance.lead, objective == "span"
         # Where the span counts, a rank may end as much later than another as it starts later.
         self.released = [max(lead) - mine if span else 0 for mine in lead]
@@ -80,9 +108,13 @@ class _Search:
         """Whether no order can be better."""
         return self.value[0] <= self.bound
 
+    def play(self, start: Sequence) -> None:
+        """Take an order as it is."""
+        self._play(self.forward, start, 0, window=0)
+
     def consider(self, start: Sequence) -> None:
         """Justify an order, for each tolerance as often as that makes it better."""
-        self._play(self.forward, start, 0, window=0)
+        self.play(start)
         longest = max(self.instance.duration[: self.instance.stages])
         for part in TOLERANCES:
             if self.at_bound:
@@ -90,9 +122,10 @@ class _Search:
             order, before = start, NOTHING
             for tolerance in cycle((longest // part if part else 0, 0)):
                 order, value = self._play(self.forward, order, tolerance)
-                if value >= before or self.at_bound or (value, tolerance) in self.seen:
+                state = hash((tolerance, *order))
+                if value >= before or self.at_bound or state in self.seen:
                     break
-                self.seen.add((value, tolerance))
+                self.seen.add(state)
                 before = value
                 late, _ = self._play(self.backward, order[::-1], tolerance)
                 order = late[::-1]
@@ -101,6 +134,7 @@ class _Search:
         """The order as played and its value; no value where it got stuck, for want of memory. The best one is kept."""
         forwards = graph is self.forward
         released = [0] * self.instance.ranks if forwards else self.released
+        self.played += self.instance.ops
         played, makespan, span = play(graph, order, self.instance.memory.limit, released, tolerance, window)
         if len(played) < self.instance.ops:
             return played, NOTHING
