@@ -118,7 +118,7 @@ def _activations(
     again, later = rows.lookup(Kind.R), rows.lookup(Kind.W)
     stage, rank, microbatch = rows.stage[forward], rows.rank[forward], rows.microbatch[forward]
     whole = weights.sizes(problem.costs.activation, stage, microbatch)
-    kept = kept_by_forward(rows, forward, problem, weights, recomputed_rows(rows))
+    kept = kept_by_forward(rows, forward, problem, weights, recomputed_rows(rows)) if rows.has(Kind.R) else whole
     for_weights = weights.sizes(problem.costs.held_for_weight_grad, stage, microbatch)
     split = later >= 0
     # A forward without a backward frees its activation at its own end.
@@ -128,9 +128,12 @@ def _activations(
     home = _at_home(rows, messages, events, forward, begin, freed)
     # What the weight half needs stays until its end; a recomputed stage has it only from its R on.
     recomputed = again >= 0
-    until_w = np.where(split, np.where(recomputed, 0, np.minimum(for_weights, kept)), 0)
+    until_w, until_backward = np.broadcast_to(np.int64(0), len(forward)), kept
+    if rows.has(Kind.W):
+        until_w = np.where(split, np.where(recomputed, 0, np.minimum(for_weights, kept)), 0)
+        until_backward = kept - until_w
     for part_rank, part_since, part_until, which in home:
-        held.add(part_rank, Category.ACTIVATIONS, (kept - until_w)[which], part_since, part_until)
+        held.add(part_rank, Category.ACTIVATIONS, until_backward[which], part_since, part_until)
         counted.add(part_rank, Category.ACTIVATIONS, one[which], part_since, part_until)
         if rows.has(Kind.W):
             last = part_until == freed[which]
