@@ -43,6 +43,9 @@ _UNTIL_READY = np.full(len(Sort), Cause.UPSTREAM, np.int64)
 """By the sort of the last need: what the wait is, for a message until that is ready."""
 _UNTIL_READY[[Sort.MOVE, Sort.SYNC]] = Cause.MEMORY, Cause.SYNC
 
+_CAUSES_OF_PARTS = np.array([Cause.BLOCKED, Cause.UPSTREAM, Cause.QUEUE, Cause.TRANSFER], np.int64)
+"""By the part of a wait; the second one's is that of ``_UNTIL_READY``."""
+
 _COUNTS = np.ones(len(Kind), bool)
 """Kinds that can be a rank's first or last op."""
 _COUNTS[[*COMMUNICATION, *MOVES, Kind.UNSHARD, Kind.RESHARD]] = False
@@ -129,15 +132,54 @@ class _Windows:
         ends = np.where(some, timeline.end[last], end)
         return cls(np.repeat(np.arange(plan.ranks), steps), rows, start, end, first, last, begins, ends)
 
-    def of_rows(self, rows: Longs) -> Longs:
+    def of_rows(self, run: Run, rows: Longs) -> Longs:
         """The window of each row."""
-        return np.searchsorted(self.rows, rows, side="right") - 1
+        rank, steps = run.plan.rank[rows].astype(np.int64), len(self.rank) // run.plan.ranks
+        return rank if steps == 1 else rank * steps + run.plan.step[rows]
 
 
-def segments(run: Run) -> Segments:
-    """All idle time of every rank, each nanosecond once; sorted by rank, then start."""
-    plan, timeline = run.plan, run.timeline
-    windows = _Windows.of(run)
+@dataclass(frozen=True, eq=False)
+class _Waits:
+    """Waits of ops ``row``, each from ``marks[0]`` to ``marks[4]`` ns, in four parts, some of them of no length.
+
+    While a message of the rank's own holds it; until what it needs is ready (``Cause`` ``until_ready``); until that
+    takes its ports; until it arrives. ``last`` is the event that came last, ``transfer`` it carries, ``own_transfer``
+    the one that held the rank (-1: none).
+    """
+
+    row: Longs
+    marks: Longs
+    until_ready: Longs
+    last: Longs
+    transfer: Longs
+    own_transfer: Longs
+
+    def segments(self, run: Run) -> Segments:
+        """A segment for each part that lasts."""
+        lasts = np.diff(self.marks, axis=0).T > 0
+        wait, part = np.nonzero(lasts)
+        cause = _CAUSES_OF_PARTS[part]
+        waits_ready = np.flatnonzero(part == 1)
+        cause[waits_ready] = self.until_ready[wait[waits_ready]]
+        row, own = self.row[wait], part == 0
+        transfer = np.where(own, self.own_transfer[wait], self.transfer[wait])
+        blocker = np.where(own | (transfer >= 0), _producer(run, transfer), self.last[wait] - len(run.plan))
+        rank = run.plan.rank[row].astype(np.int64)
+        return Segments(rank, self.marks[part, wait], self.marks[part + 1, wait], cause, row, blocker, transfer)
+
+    def inside(self, run: Run, windows: _Windows) -> tuple[NDArray[np.bool_], Longs]:
+        """Whether each is neither fill nor drain, and its window."""
+        window = windows.of_rows(run, self.row)
+        return (self.marks[4] > windows.begins[window]) & (self.marks[0] < windows.ends[window]), window
+
+
+def _windows(run: Run) -> _Windows:
+    return _Windows.of(run)
+
+
+def _waits(run: Run) -> tuple[_Waits, ...]:
+    """The waits before ops, and of the ops that are themselves waits."""
+    plan, timeline, windows = run.plan, run.timeline, run.once(_windows)
     free = np.empty(len(plan), np.int64)
     free[1:] = timeline.end[:-1]
     some = windows.rows[1:] > windows.rows[:-1]
@@ -145,11 +187,17 @@ def segments(run: Run) -> Segments:
     waiting = np.flatnonzero(timeline.start > free)
     lasting = np.flatnonzero(_IDLE[plan.kind])
     lasting = lasting[timeline.end[lasting] > timeline.start[lasting]]
-    parts = [_explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs)]
-    if len(lasting):
-        parts.append(_explained(run, lasting, timeline.start[lasting], timeline.end[lasting], plan.end_needs))
-    found = Segments.join(*parts)
-    window = windows.of_rows(found.row)
+    before = _explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs)
+    if not len(lasting):
+        return (before,)
+    return before, _explained(run, lasting, timeline.start[lasting], timeline.end[lasting], plan.end_needs)
+
+
+def segments(run: Run) -> Segments:
+    """All idle time of every rank, each nanosecond once; sorted by rank, then start."""
+    windows = run.once(_windows)
+    found = Segments.join(*(waits.segments(run) for waits in run.once(_waits)))
+    window = windows.of_rows(run, found.row)
     before, after = found.end <= windows.begins[window], found.start >= windows.ends[window]
     # What the first op waited for until it began names the blocker of the whole fill.
     decides = np.flatnonzero(before & (found.end == windows.begins[window]))
@@ -163,8 +211,8 @@ def segments(run: Run) -> Segments:
     )
 
 
-def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -> Segments:
-    """The waits of rows from ``since`` to ``until``, when what they need was there; up to four parts each."""
+def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -> _Waits:
+    """The waits of rows from ``since`` to ``until``, when what they need was there."""
     plan, timeline = run.plan, run.timeline
     owner, event = _needs_of(needs, row)
     sort, transfer = sorts(run, event), _transfer_of(run, event)
@@ -184,18 +232,8 @@ def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -
     ready, started = until.copy(), until.copy()
     ready[message] = np.clip(timeline.ready[transfer[message]], free[message], until[message])
     started[message] = np.clip(timeline.transfer_start[transfer[message]], ready[message], until[message])
-    blocker = np.where(transfer >= 0, _producer(run, transfer), last - len(plan))
-    cause = np.tile(np.array([Cause.BLOCKED, Cause.UPSTREAM, Cause.QUEUE, Cause.TRANSFER], np.int64), (len(row), 1))
-    cause[:, 1] = _UNTIL_READY[sort]
-    return Segments(
-        np.repeat(plan.rank[row].astype(np.int64), 4),
-        np.stack([since, free, ready, started], axis=1).ravel(),
-        np.stack([free, ready, started, until], axis=1).ravel(),
-        cause.ravel(),
-        np.repeat(row, 4),
-        np.stack([_producer(run, own_transfer), blocker, blocker, blocker], axis=1).ravel(),
-        np.stack([own_transfer, transfer, transfer, transfer], axis=1).ravel(),
-    )
+    marks = np.stack([since, free, ready, started, until])
+    return _Waits(row, marks, _UNTIL_READY[sort], last, transfer, own_transfer)
 
 
 def _needs_of(needs: Needs, things: Longs) -> tuple[Longs, Longs]:
@@ -250,9 +288,16 @@ def _batches(
 
 def by_cause(run: Run) -> Longs:
     """Idle ns per rank and cause, shape (ranks, causes)."""
-    found = run.once(segments)
+    windows = run.once(_windows)
     out = np.zeros((run.plan.ranks, len(Cause)), np.int64)
-    np.add.at(out, (found.rank, found.cause), found.length)
+    for waits in run.once(_waits):
+        inside, window = waits.inside(run, windows)
+        place = windows.rank[window[inside]] * len(Cause)
+        for part, length in enumerate(np.diff(waits.marks[:, inside], axis=0)):
+            cause = waits.until_ready[inside] if part == 1 else _CAUSES_OF_PARTS[part]
+            np.add.at(out.reshape(-1), place + cause, length)
+    np.add.at(out[:, Cause.FILL], windows.rank, windows.begins - windows.start)
+    np.add.at(out[:, Cause.DRAIN], windows.rank, windows.end - windows.ends)
     return out
 
 

@@ -15,7 +15,7 @@ import ppsim
 from tests import goldens
 from tests.simulated import between_nodes, ms, simulate
 
-LONG = 4000
+LONG = 2500
 """Ops from which a case is slow."""
 LONGEST = 25_000
 """Ops from which only every fourth limit of a curve is tried (at 1, 1.5, 2 … activations of a rank times p)."""
