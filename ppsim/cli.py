@@ -16,6 +16,7 @@ from ppsim import cli_compare, cli_import, cli_sweep
 
 if TYPE_CHECKING:
     from ppsim.result import Result
+    from ppsim.watch import Watch
 
 DEADLOCK, WRONG_INPUT, BUG, INTERRUPTED = 1, 2, 3, 130
 ESTIMATE_ABOVE = 2_000_000
@@ -48,6 +49,14 @@ EngineOption = Annotated[EngineName, typer.Option(help="auto: SimPy up to 20,000
 
 
 def _simulated(config: Path, settings: list[str] | None, engine: EngineName) -> Result:
+    """The run of an experiment, its progress shown where it takes long."""
+    from ppsim.display_progress import progress
+
+    with progress() as watch:
+        return _watched(config, settings, engine, watch)
+
+
+def _watched(config: Path, settings: list[str] | None, engine: EngineName, watch: Watch) -> Result:
     from ppsim.config.load import load
     from ppsim.config.resolved import operations
     from ppsim.errors import ConfigError, printable
@@ -67,7 +76,7 @@ def _simulated(config: Path, settings: list[str] | None, engine: EngineName) -> 
             f"this machine has {_memory() / 2**30:,.0f} GiB, enough for {most:,}; are pipeline.ranks, "
             "pipeline.microbatches and pipeline.steps as meant?"
         )
-    return simulate(experiment, engine=engine.value)
+    return simulate(experiment, engine=engine.value, watch=watch)
 
 
 @app.command()
@@ -82,10 +91,14 @@ def run(
 ) -> None:
     """Simulate an experiment: what it takes, where the time goes, what each rank holds."""
     from ppsim import display, store
+    from ppsim.display_progress import progress
 
-    result = _simulated(config, set_, engine)
-    folder = out or Path("results") / result.experiment.name
-    files = [] if no_files else store.write(result, folder, all_files)
+    with progress() as watch:
+        result = _watched(config, set_, engine, watch)
+        folder = out or Path("results") / result.experiment.name
+        _ = result.summary
+        watch.at("files")
+        files = [] if no_files else store.write(result, folder, all_files)
     if json:
         typer.echo(store.summary_json(result))
     else:

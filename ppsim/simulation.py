@@ -23,10 +23,13 @@ from ppsim.schedules.registry import plugin_notices
 from ppsim.timeline import PER_SECOND
 from ppsim.uncertainty import repeats
 from ppsim.units import show
+from ppsim.watch import Watch
 
 
-def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: Engine = "auto") -> Result:
-    """Simulate an experiment, with its own schedule or any other.
+def simulate(
+    experiment: Experiment, schedule: Schedule | None = None, engine: Engine = "auto", watch: Watch | None = None
+) -> Result:
+    """Simulate an experiment, with its own schedule or any other; ``watch`` is told how far it is.
 
     Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for ever.
     """
@@ -43,16 +46,19 @@ def simulate(experiment: Experiment, schedule: Schedule | None = None, engine: E
         parts = {key: getattr(experiment, key) for key in ("pipeline", "costs", "cluster", "runtime")}
         if wrong := list(disagreements(parts, schedule)):
             raise config_error(wrong)
+    watch = watch or Watch()
     problem = experiment.problem(schedule)
     orders = schedule.orders(problem)
     if not isinstance(orders, Orders):
         raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
     index = check(orders, problem, schedule.label, schedule.place)
+    watch.at("plan")
     plan = build(orders, problem, experiment, schedule, index)
     try:
-        timeline, engine_name = run(plan, engine)
+        timeline, engine_name = run(plan, engine, watch)
     except DeadlockError as deadlock:
         raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, schedule, problem)])) from None
+    watch.at("metrics")
     found = [
         *plugin_notices(),
         *schedule.notices(problem.ranks, experiment.pipeline.microbatches),

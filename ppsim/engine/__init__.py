@@ -9,6 +9,7 @@ from ppsim.engine import simpy_engine
 from ppsim.errors import ConfigError, shown
 from ppsim.plan.table import Plan
 from ppsim.timeline import Timeline
+from ppsim.watch import Watch
 
 Engine = Literal["auto", "simpy", "compiled"]
 
@@ -16,28 +17,28 @@ SIMPY_UP_TO = 20_000
 """Ops that ``auto`` gives to the model of record; above, the compiled engine saves more than it takes to load."""
 
 
-def run(plan: Plan, engine: Engine = "auto") -> tuple[Timeline, str]:
-    """Simulate a plan; returns the Timeline and the name of the engine that made it.
+def run(plan: Plan, engine: Engine = "auto", watch: Watch | None = None) -> tuple[Timeline, str]:
+    """Simulate a plan; returns the Timeline and the name of the engine that made it; ``watch`` is told how far it is.
 
     Raises DeadlockError where ranks wait for ever, ConfigError where 'compiled' is asked for and Numba isn't there.
     """
     if engine not in get_args(Engine):
         raise ConfigError(f"engine: {shown(engine)} is none; known: {', '.join(get_args(Engine))}")
     if engine == "simpy" or (engine == "auto" and len(plan) <= SIMPY_UP_TO):
-        return simpy_engine.run(plan), "simpy"
+        return simpy_engine.run(plan, watch), "simpy"
     try:
         compiled = _compiled()
     except ImportError as error:
         if engine == "auto":
-            return simpy_engine.run(plan), "simpy"
+            return simpy_engine.run(plan, watch), "simpy"
         raise ConfigError(
             f"engine: 'compiled' needs Numba, which can't be imported ({error}); install it with "
             "pip install 'ppsim[fast]', or use 'simpy': the results are the same"
         ) from None
-    return compiled(plan), "compiled"
+    return compiled(plan, watch), "compiled"
 
 
-def _compiled() -> Callable[[Plan], Timeline]:
+def _compiled() -> Callable[[Plan, Watch | None], Timeline]:
     from ppsim.engine import compiled
 
     return compiled.run

@@ -23,14 +23,15 @@ from ppsim.jit import compiled
 from ppsim.ops import NONE
 from ppsim.plan.table import Ints, Longs, Plan
 from ppsim.timeline import NEVER, Timeline, finished
+from ppsim.watch import Watch
 
 Numbers = NDArray[np.uint32]
 """Unsigned, so that no code is made for indices below zero: a tenth of the time."""
 
 
-# A block of almost 32 MiB, given back at once: from then on glibc keeps up to twice as much for the next arrays, where it
-# would return it to the system and take it anew for each (mallopt(3), M_MMAP_THRESHOLD). A third of a large plan's time.
-del [np.empty(31 * 2**20, np.int8)][:]
+# A block of almost 32 MiB, given back at once: from then on glibc keeps up to twice as much for the arrays to come,
+# where it would ask the system for each (mallopt(3), M_MMAP_THRESHOLD). That takes a tenth of a run's time, and more.
+np.empty(31 * 2**20, np.int8)
 
 
 class _Work(NamedTuple):
@@ -55,13 +56,15 @@ class _Lanes(NamedTuple):
     at: Numbers
 
 
-def run(plan: Plan) -> Timeline:
+def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
     n, t = len(plan), len(plan.transfers)
     room = np.empty(plan.events.count, np.int64)
     moment = room[: 2 * n + t]
     moment[:] = NEVER
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
+    if watch is not None:
+        watch.at("simulation", lambda: np.count_nonzero(end >= 0) / max(n, 1))
     if free := bool(np.all(plan.routes.egress == NONE)):
         _without_ports(_work(plan), moment)
         transfer_start = ready  # nothing to wait for

@@ -20,6 +20,7 @@ from ppsim.engine.deadlock import explain
 from ppsim.ops import NONE
 from ppsim.plan.table import Plan, Routes
 from ppsim.timeline import NEVER, Timeline, finished
+from ppsim.watch import Watch
 
 LAST = EventPriority(2)
 """SimPy's own priorities are 0 and 1: an event of this one is the last of its instant."""
@@ -29,9 +30,12 @@ Times = list[int | float]
 """Moments on SimPy's clock; ours are whole nanoseconds."""
 
 
-def run(plan: Plan) -> Timeline:
+def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
-    return _Run(plan).timeline()
+    simulation = _Run(plan)
+    if watch is not None:
+        watch.at("simulation", lambda: 1 - simulation.end.count(NEVER) / max(len(plan), 1))
+    return simulation.timeline()
 
 
 class _Run:
