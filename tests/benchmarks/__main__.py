@@ -1,4 +1,7 @@
-"""Print what the simulator costs: against bare SimPy loops, by stage of the flow, and as a whole process."""
+"""Print what the simulator costs: against bare SimPy loops, by stage of the flow, and as a whole process.
+
+Beside it stands what PyTorch takes to lay the same schedule out, where that is installed.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +24,23 @@ from tests.simulated import experiment
 
 SIZES = ("8x64", "32x512", "64x1024", "256x4096", "1024x8192")
 ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "results" / "reference" / "benchmarks.csv"
+TORCH_UP_TO = 100_000
+"""Ranks x microbatches above which PyTorch would take too long."""
 Row = dict[str, Any]
 
 
 def main() -> None:
     """Read the command line, measure, print, and write if asked to."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--sizes", default=",".join(SIZES[:4]), help="ranks x microbatches, e.g. 8x64,1024x8192")
-    parser.add_argument("--schedules", default="1f1b", help="e.g. gpipe,1f1b,interleaved_1f1b")
-    parser.add_argument("--csv", type=Path, help="write the table of the flow to this file, too")
+    parser.add_argument("--sizes", default=",".join(SIZES), help="ranks x microbatches, e.g. 8x64,1024x8192")
+    parser.add_argument("--schedules", default="1f1b,gpipe,interleaved_1f1b", help="e.g. gpipe,1f1b")
+    parser.add_argument(
+        "--csv", type=Path, help="write the table of the flow to this file, too (default: of all sizes, the reference)"
+    )
     given = parser.parse_args()
+    if given.csv is None and given.sizes == parser.get_default("sizes"):
+        given.csv = REFERENCE
 
     print("SimPy engine against a bare SimPy loop, 1F1B, p=32, m=512; CPU time, best of 5 in turn\n")
     show([against_bare("free links"), against_bare("links with ports")])
@@ -40,13 +51,15 @@ def main() -> None:
         for size in given.sizes.split(","):
             ranks, microbatches = map(int, size.split("x"))
             for links in ("free", "ports"):
-                repeats = 1 if ranks * microbatches > 1_000_000 else 5
+                repeats = 2 if ranks * microbatches > 1_000_000 else 10
                 case = Case(schedule, ranks, microbatches, links, repeats)
-                rows.append(flow_row(case, measure_apart(case)))
+                if ranks * microbatches > 1_000_000 and schedule != given.schedules.split(",")[0]:
+                    continue  # minutes for what the first schedule shows
+                rows.append(flow_row(case, measure_apart(case), torch_s(case)))
                 show(rows[-1:], header=len(rows) == 1)
     if given.csv:
         with given.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0])
+            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
             writer.writeheader()
             writer.writerows(rows)
 
@@ -90,8 +103,17 @@ def best_in_turn(*works: Callable[[], object], rounds: int = 5) -> list[float]:
     return best
 
 
-def flow_row(case: Case, found: Measured) -> Row:
-    """Million ops per second by stage; SimPy beside the compiled engine."""
+def torch_s(case: Case) -> float | None:
+    """CPU seconds that PyTorch takes for the same schedule, in a process of its own; None where it isn't installed."""
+    if find_spec("torch") is None or case.links != "free" or case.ranks * case.microbatches > TORCH_UP_TO:
+        return None
+    program = [sys.executable, "-m", "tests.benchmarks.torch_spacing", case.schedule]
+    program += [str(case.ranks), str(case.microbatches)]
+    return float(subprocess.run(program, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+
+
+def flow_row(case: Case, found: Measured, torch: float | None) -> Row:
+    """Million ops per second by stage; SimPy beside the compiled engine, PyTorch's own spacing beside the flow."""
 
     def rate(seconds: float | None) -> float | str:
         return "" if seconds is None else round(found.ops / seconds / 1e6, 2)
@@ -111,6 +133,8 @@ def flow_row(case: Case, found: Measured) -> Row:
         "whole flow ms": round(found.total_s * 1e3, 2),
         "SimPy": rate(found.simpy_s),
         "compiled / SimPy": "" if found.simpy_s is None else round(found.simpy_s / found.compiled_s),
+        "PyTorch": rate(torch),
+        "whole flow / PyTorch": "" if torch is None else round(torch / found.total_s),
         "peak MB": round(found.peak_mb),
     }
 

@@ -68,8 +68,7 @@ def measure(case: Case) -> Measured:
         "costs": {"message": "1 MB"},
         "cluster": {"ranks_per_node": 1, "inter_node": LINKS[case.links]},
     }
-    tiny = experiment(case.schedule, 2, 2, **sections)
-    run(build(tiny.schedule.orders(tiny.problem()), tiny.problem(), tiny, tiny.schedule), "compiled")
+    once(experiment(case.schedule, 2, 2, **sections), {})
     exp = experiment(case.schedule, case.ranks, case.microbatches, **sections)
     best: dict[str, float] = {}
     ops = 0
