@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import ppsim
 from ppsim.config.experiment import Experiment
 from ppsim.errors import FormatError
-from ppsim.formats import megatron_layers as sharing
 from ppsim.formats.megatron import Imported, convert
-from ppsim.formats.megatron_layers import SplitError
+from ppsim.formats.megatron import layers as sharing
+from ppsim.formats.megatron.layers import SplitError
 
 SMALL = "--micro-batch-size 1 --global-batch-size 8 --seq-length 128 --hidden-size 64 --bf16 "
 INTERLEAVED = r"""#!/bin/bash

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ppsim.errors import FormatError
-from ppsim.formats.shell_words import Missing, Piece, Scanner, Word, fields, joined
+from ppsim.formats.shell.words import Missing, Piece, Scanner, Word, fields, joined
 
 BUDGET = 1_000_000
 """Characters that all expansions of a file may add up to."""

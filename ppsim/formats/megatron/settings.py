@@ -12,9 +12,9 @@ from fractions import Fraction
 from math import lcm
 from typing import Any, NamedTuple
 
-from ppsim.formats import megatron_layers as sharing
-from ppsim.formats.megatron_arguments import LAUNCHER, Arguments, Mistake
-from ppsim.formats.megatron_layers import FIRST, LAST, LAYOUT, MAX_STAGES, Split, SplitError
+from ppsim.formats.megatron import layers as sharing
+from ppsim.formats.megatron.arguments import LAUNCHER, Arguments, Mistake
+from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT, MAX_STAGES, Split, SplitError
 from ppsim.schedules.interleaved_1f1b import default_group
 from ppsim.units import show
 

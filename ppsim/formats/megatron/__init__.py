@@ -2,7 +2,7 @@
 
 What Megatron would refuse is refused here, too, with what works nearest by. Where each value comes from stands beside
 it; what isn't known, has no effect or is assumed is told in notes.
-Source: see ``megatron_settings`` and ``megatron_layers``; the order of ranks is that of Megatron-LM core,
+Source: see ``settings`` and ``layers``; the order of ranks is that of Megatron-LM core,
 parallel_state.py (tp-cp-ep-dp-pp).
 """
 
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
 from ppsim.errors import ConfigError, FormatError, printable
-from ppsim.formats.megatron_arguments import Arguments
-from ppsim.formats.megatron_effects import old_spellings, without_effect
-from ppsim.formats.megatron_layers import FIRST, LAST, LAYOUT, Split
-from ppsim.formats.megatron_settings import (
+from ppsim.formats.megatron.arguments import Arguments
+from ppsim.formats.megatron.effects import old_spellings, without_effect
+from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT, Split
+from ppsim.formats.megatron.settings import (
     CHUNKS,
     COMBINED,
     CONTEXT,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppsim.errors import FormatError
-from ppsim.formats.shell_arithmetic import value_of
-from ppsim.formats.shell_script import Script, inner
+from ppsim.formats.shell.arithmetic import value_of
+from ppsim.formats.shell.script import Script, inner
 
 
 def words(text: str, **fixed: str) -> list[str]:

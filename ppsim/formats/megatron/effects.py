@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ppsim.formats.megatron_arguments import OLD, Arguments
-from ppsim.formats.megatron_layers import FIRST, LAST, Split
-from ppsim.formats.megatron_settings import (
+from ppsim.formats.megatron.arguments import OLD, Arguments
+from ppsim.formats.megatron.layers import FIRST, LAST, Split
+from ppsim.formats.megatron.settings import (
     CHUNKS,
     EMBEDDING,
     GRANULARITY,

@@ -1,6 +1,6 @@
 """Megatron's arguments as a launch script gives them: which were given, their values, and where.
 
-The words are found by ``shell_script``; nothing is run. Of Megatron's several hundred arguments those are read that
+The words are found by ``formats.shell``; nothing is run. Of Megatron's several hundred arguments those are read that
 shape a pipeline; the others are remembered by name.
 Source: megatron/training/arguments.py and torchrun's options; old spellings from Megatron-LM 1.0 to 3.0.
 """
@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ppsim.errors import FormatError, did_you_mean, shown
-from ppsim.formats.megatron_layers import FIRST, LAST, LAYOUT
-from ppsim.formats.shell_script import Script, inner
-from ppsim.formats.shell_words import Missing, Word
+from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
+from ppsim.formats.shell.script import Script, inner
+from ppsim.formats.shell.words import Missing, Word
 
 NUMBERS = (
     "--num-layers", "--hidden-size", "--seq-length", "--micro-batch-size", "--global-batch-size",

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from ppsim.errors import FormatError, printable
-from ppsim.formats.shell_arithmetic import value_of
+from ppsim.formats.shell.arithmetic import value_of
 
 MAX_DEPTH = 40
 """How deep defaults may nest, as in ``${A:-${B:-1}}``."""
