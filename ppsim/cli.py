@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 DEADLOCK, WRONG_INPUT, BUG, INTERRUPTED = 1, 2, 3, 130
 ESTIMATE_ABOVE = 2_000_000
-BYTES_PER_OP = 300
-"""At the least what a run needs: with free links it takes some 600 bytes per op, with others more."""
+BYTES_PER_OP = 200
+"""What a run with free links needs by the compiled engine; with others it takes half as much again."""
 
 app = typer.Typer(
     add_completion=False,
@@ -66,7 +66,7 @@ def _watched(config: Path, settings: list[str] | None, engine: EngineName, watch
     ops = operations(experiment)
     if ops > ESTIMATE_ABOVE:
         typer.echo(
-            f"about {ops:,} ops: some {ops / 4e6:.0f} s with the compiled engine, {ops / 6e4:.0f} s with SimPy; "
+            f"about {ops:,} ops: some {ops / 1e6:.0f} s with the compiled engine, {ops / 6e4:.0f} s with SimPy; "
             "Ctrl-C stops, nothing is half-written",
             err=True,
         )
