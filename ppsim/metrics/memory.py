@@ -65,7 +65,8 @@ def peak_by_category(run: Run) -> Longs:
     """Bytes per (category, rank) at the moment of the rank's peak."""
     plan, held, times, peak = run.plan, run.plan.holdings, run.timeline.times, run.once(rank_peaks).since
     out = plan.static.copy()
-    _add_held(held.rank, held.category, held.bytes, held.since, held.until, times, peak, out)
+    category, size = np.ascontiguousarray(held.category), np.ascontiguousarray(held.bytes)
+    _add_held(held.rank, category, size, held.since, held.until, times, peak, out)
     return out
 
 

@@ -32,14 +32,16 @@ def peaks(
 ) -> Peaks:  # fmt: skip
     """The most that each group (a rank, say) holds at once, by the group of each holding and of each op."""
     most, since = np.zeros(groups, np.int64), np.full(groups, NEVER, np.int64)
-    if len(held):
-        _sweep(group_of_row, group, held.bytes, held.since, held.until, timeline.times, most, since)
+    if len(held):  # always of the same types, so that the loop is compiled once
+        of_row, of_holding = np.ascontiguousarray(group_of_row, np.int32), np.ascontiguousarray(group, np.int32)
+        size = np.ascontiguousarray(held.bytes)
+        _sweep(of_row, of_holding, size, held.since, held.until, timeline.times, most, since)
     return Peaks(most, since)
 
 
 def _sort(
-    group_of_row: NDArray[np.signedinteger],  # noqa: ARG001 - of use to the other way
-    group: NDArray[np.signedinteger], size: Longs, since: Ints, until: Ints,
+    group_of_row: Ints,  # noqa: ARG001 - of use to the other way
+    group: Ints, size: Longs, since: Ints, until: Ints,
     times: Longs, most: Longs, at: Longs,
 ) -> None:  # fmt: skip
     """Fill in the most and since when, by one sort of all changes."""
@@ -49,15 +51,15 @@ def _sort(
         return
     size = size[lasting]
     time, delta = np.concatenate([begin[lasting], end[lasting]]), np.concatenate([size, -size])
-    group = np.tile(group[lasting].astype(np.int64), 2)
-    order = by_group_and_time(group, time)
-    group, time = group[order], time[order]
-    last = np.flatnonzero(np.append((group[1:] != group[:-1]) | (time[1:] != time[:-1]), True))
+    owner = np.tile(group[lasting].astype(np.int64), 2)
+    order = by_group_and_time(owner, time)
+    owner, time = owner[order], time[order]
+    last = np.flatnonzero(np.append((owner[1:] != owner[:-1]) | (time[1:] != time[:-1]), True))
     total = np.cumsum(delta[order])[last]  # every group ends at 0, so that the next one's sum starts there
-    group, time = group[last], time[last]
-    np.maximum.at(most, group, total)
-    highest = np.flatnonzero((total == most[group]) & (total > 0))[::-1]
-    at[group[highest]] = time[highest]  # the first such moment, since later ones are overwritten
+    owner, time = owner[last], time[last]
+    np.maximum.at(most, owner, total)
+    highest = np.flatnonzero((total == most[owner]) & (total > 0))[::-1]
+    at[owner[highest]] = time[highest]  # the first such moment, since later ones are overwritten
 
 
 def by_group_and_time(group: Longs, time: Longs) -> Longs:
@@ -70,7 +72,7 @@ def by_group_and_time(group: Longs, time: Longs) -> Longs:
 
 @jit_instead_of(_sort)
 def _sweep(
-    group_of_row: NDArray[np.signedinteger], group: NDArray[np.signedinteger], size: Longs, since: Ints, until: Ints,
+    group_of_row: Ints, group: Ints, size: Longs, since: Ints, until: Ints,
     times: Longs, most: Longs, at: Longs,
 ) -> None:  # fmt: skip
     """The same by going through each group's ops, which are in the order of time, and its other events, once sorted."""
