@@ -40,7 +40,7 @@ class Memory:
             kept / whole if whole else Fraction(1)
             for kept, whole in zip(problem.costs.held_for_weight_grad, problem.costs.activation, strict=True)
         ]
-        return cls([PARTS] * problem.stages, [-(-PARTS * s // 1) for s in shares], [most * PARTS] * problem.ranks)
+        return cls._within(problem, [PARTS] * problem.stages, [-(-PARTS * s // 1) for s in shares], most * PARTS)
 
     @classmethod
     def in_bytes(cls, problem: Problem, most: Fraction) -> Memory:
@@ -54,7 +54,13 @@ class Memory:
                     f"schedule.memory_limit: {show(most, 'size')} is less than one activation of each stage on rank "
                     f"{rank}, {show(Fraction(least), 'size')}; no order can run in less"
                 )
-        return cls(take, keep, [int(most)] * problem.ranks)
+        return cls._within(problem, take, keep, int(most))
+
+    @classmethod
+    def _within(cls, problem: Problem, take: Ints, keep: Ints, limit: int) -> Memory:
+        """The same limit for every rank, but no more than all microbatches take: what Numba counts with is finite."""
+        most = [problem.microbatches * sum(take[s] for s in held) for held in problem.placement.stages_of]
+        return cls(take, keep, [min(limit, all_of_it) for all_of_it in most])
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,7 @@ from typing import Literal
 from ppsim.jit import jit
 from ppsim.schedules.search.instance import Instance, Ints, Sequence, column, rounded
 
+First = Literal["backward", "forward"]
 NEVER = 1 << 62
 UNLIMITED = 1 << 62
 
@@ -26,7 +27,7 @@ UNLIMITED = 1 << 62
 class Policy:
     """How a rank chooses among its ready ops."""
 
-    first: Literal["backward", "forward"] = "backward"
+    first: First = "backward"
     """Which goes first where an I and an F are ready."""
     shares: bool = False
     """Each stage has a share of its rank's memory, in proportion to its distance from the end of the model."""
@@ -44,12 +45,10 @@ def list_schedule(instance: Instance, policy: Policy) -> Sequence:
         for place, stage in enumerate(held):
             reserve[stage] = sum(take[later] for later in held[place + 1 :])
     credit = shared_credit(instance) if policy.shares else [UNLIMITED] * instance.stages
-    columns = (
-        instance.rank_of, instance.held_at, instance.held, instance.duration, instance.hop, take, instance.memory.keep,
-        instance.memory.limit, credit, reserve,
-    )  # fmt: skip
     return _dispatch(
-        instance.ranks, instance.stages, instance.microbatches, *(column(values) for values in columns),
+        instance.ranks, instance.stages, instance.microbatches, column(instance.rank_of), column(instance.held_at),
+        column(instance.held), column(instance.duration), column(instance.hop), column(take),
+        column(instance.memory.keep), column(instance.memory.limit), column(credit), column(reserve),
         policy.first == "forward", policy.hold, policy.patient,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from itertools import cycle, product
+from itertools import cycle
 from typing import Literal
 
 import numpy as np
@@ -18,7 +18,7 @@ from ppsim.schedules.base import Problem
 from ppsim.schedules.search.building_block import repeated, v_half, v_min
 from ppsim.schedules.search.instance import SPLIT, Instance, Memory, Sequence
 from ppsim.schedules.search.justify import WINDOW, Graph, graphs, play
-from ppsim.schedules.search.listing import Policy, list_schedule
+from ppsim.schedules.search.listing import First, Policy, list_schedule
 from ppsim.schedules.zb_h1 import in_turns
 from ppsim.schedules.zbv import ZBV
 
@@ -37,22 +37,19 @@ POLICIES = (
     Policy("backward", hold=True, patient=False),
 )
 """Those whose orders lead farthest once they are justified, in the order of merit: each finds what none before does."""
-OTHERS = tuple(
-    policy
-    for policy in (Policy(*choice) for choice in product(("backward", "forward"), (False, True), (False, True)))
-    if policy not in POLICIES
-)
-"""What else ``greedy`` can be told: played as they are, so that no search is worse than it."""
-PACES = tuple(Fraction(pace) for pace in ("1", "2", "3/2", "5/2", "3"))
-"""Forwards that a rank of a loop is ahead of the next at the start: 1 is ZB-H1's, 2 ZB-H2's."""
+FIRST: tuple[First, ...] = ("backward", "forward")
+GREEDY = tuple(Policy(first, shares, hold) for first in FIRST for shares in (False, True) for hold in (False, True))
+"""All that ``greedy`` can be told: played as they are in the end, so that no search is worse."""
+PACES = tuple(Fraction(quarters, 4) for quarters in (4, 8, 6, 10, 12, 5, 7, 9, 11))
+"""By how many forwards a rank of a loop starts ahead of the next one: ZB-H1 is 1, ZB-H2 2."""
 Value = tuple[int, int]
 NOTHING = (1 << 62, 0)
 """Worse than any order."""
 TOLERANCES = (0, 4, 2, 1)
 """An op may be longer than the gap that it fills by this part of the longest forward; 0: not at all."""
-BUDGET = 15_000_000
+BUDGET = 8_000_000
 """Ops that a search plays before it starts from no further order, so that the largest take seconds."""
-LARGE = 5_000
+LARGE = 2_500
 """Ops from which loading Numba takes less time than it saves."""
 
 
@@ -67,7 +64,7 @@ def search(problem: Problem, memory: Memory, objective: Objective = "makespan") 
         if found.at_bound or found.played > BUDGET:
             break
     if not found.at_bound:
-        for policy in OTHERS:
+        for policy in GREEDY:
             found.play(list_schedule(instance, policy))
     return as_orders(instance, found.best)
 
