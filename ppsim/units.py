@@ -21,7 +21,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic_core import core_schema
 
-from ppsim.errors import did_you_mean, shown
+from ppsim.errors import ConfigError, did_you_mean, shown
 
 Dimension = Literal["time", "size", "bandwidth", "rate", "flops"]
 
@@ -69,6 +69,20 @@ _NOT_FINITE: Final = re.compile(r" *[-+]?\.?(?:nan|inf|infinity)\b.*", re.IGNORE
 _BIT_OR_BYTE: Final = re.compile(r"([kmgt]?)(i?)(?:b|bits?|bytes?)(/s|ps)?", re.IGNORECASE)
 _MAX_TEXT: Final = 100
 _SMALLEST, _LARGEST = Fraction(1, 10**30), Fraction(10**30)
+COUNTABLE: Final = 2**61
+"""The most nanoseconds or bytes that anything may be, so that a few of them add up within 64 bits."""
+
+
+class _Counted(NamedTuple):
+    unit: str
+    per_si: int
+    most: str
+
+
+COUNTED: Final[dict[str, _Counted]] = {
+    "time": _Counted("s", 10**9, "times go up to 73 years (2^61 ns)"),
+    "size": _Counted("bytes", 1, "sizes go up to 2 EiB (2^61 bytes)"),
+}
 _EXACT: Final = Context(prec=90, traps=[Inexact])
 
 
@@ -110,6 +124,8 @@ def parse(text: object, dimension: Dimension) -> Fraction:
     value = _decimal(number, given, _factor(unit))
     if value < 0:
         raise ValueError(f"{given} is negative; {due.noun} is 0 or more")
+    if dimension in COUNTED and value * COUNTED[dimension].per_si > COUNTABLE:
+        raise ValueError(f"{given} is more than can be counted; {COUNTED[dimension].most}")
     return value
 
 
@@ -199,13 +215,23 @@ def round_half_up(value: Fraction) -> int:
 
 
 def to_ns(seconds: Fraction) -> int:
-    """Whole nanoseconds, rounded half up."""
-    return round_half_up(seconds * 10**9)
+    """Whole nanoseconds, rounded half up. Raises ConfigError for more than can be counted."""
+    return _counted(round_half_up(seconds * 10**9), seconds, "time")
 
 
 def to_bytes(size: Fraction) -> int:
-    """Whole bytes, rounded half up."""
-    return round_half_up(size)
+    """Whole bytes, rounded half up. Raises ConfigError for more than can be counted."""
+    return _counted(round_half_up(size), size, "size")
+
+
+def _counted(number: int, value: Fraction, dimension: Dimension) -> int:
+    if number > COUNTABLE:
+        due = _KINDS[dimension].noun
+        raise ConfigError(
+            f"{due} that follows from what is given, {float(value):.4g} {COUNTED[dimension].unit}, is more than can be "
+            f"counted; {COUNTED[dimension].most}"
+        )
+    return number
 
 
 def parse_factor(number: object) -> Fraction:

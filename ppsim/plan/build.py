@@ -6,17 +6,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
-from ppsim.errors import Notice
+from ppsim.errors import ConfigError, Notice
 from ppsim.ops import NONE, Kind, Orders
 from ppsim.plan import holdings as memory
 from ppsim.plan.durations import RouteBook, Weights, durations, fused_durations
 from ppsim.plan.index import Index
 from ppsim.plan.links import link_up
 from ppsim.plan.rows import build_rows, with_recompute
-from ppsim.plan.table import Plan
+from ppsim.plan.table import Holdings, Ints, Longs, Plan, Routes
 from ppsim.plan.versions import versions
 from ppsim.schedules.base import Problem, Schedule
-from ppsim.units import to_bytes
+from ppsim.units import COUNTABLE, COUNTED, to_bytes
 
 
 def build(
@@ -43,6 +43,9 @@ def build(
     kept_versions = versions(rows, links.events, problem, schedule)
     held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights, kept_versions)
     capacity = topology.cluster.device.memory
+    static = memory.static(problem)
+    found = routes.finish()
+    _countable(duration, links.transfers.route, found, held, static)
     return Plan(
         offsets=rows.offsets,
         rank=rows.rank,
@@ -57,11 +60,11 @@ def build(
         start_needs=links.start_needs,
         end_needs=links.end_needs,
         transfers=links.transfers,
-        routes=routes.finish(),
+        routes=found,
         ports=routes.ports,
         holdings=held,
         in_flight=in_flight,
-        static=memory.static(problem),
+        static=static,
         capacity=None if capacity is None else to_bytes(capacity),
         placement=problem.placement,
         microbatches=problem.microbatches // len(problem.slices),
@@ -71,6 +74,20 @@ def build(
         versions=kept_versions,
         notices=tuple(_notices(rows.kind, problem)),
     )
+
+
+def _countable(duration: Longs, route: Ints, routes: Routes, held: Holdings, static: Longs) -> None:
+    """Raise ConfigError where sums over all ranks may be more than 64 bits hold: no figure is ever wrong by that."""
+    ranks = static.shape[1]
+    passes = np.bincount(route, minlength=len(routes.src)).astype(float)
+    seconds = ranks * (duration.sum(dtype=float) + float(passes @ (routes.occupancy + routes.latency))) / 1e9
+    size = held.bytes.sum(dtype=float) + static.sum(dtype=float)
+    for what, value, counted in (("times", seconds, COUNTED["time"]), ("sizes", size, COUNTED["size"])):
+        if value * counted.per_si > 2 * COUNTABLE:
+            raise ConfigError(
+                f"costs: the {what} of the whole run, on all ranks, add up to {value:.4g} {counted.unit}, "
+                "more than can be counted; are the units as meant?"
+            )
 
 
 def _notices(kind: NDArray[np.int8], problem: Problem) -> list[Notice]:
