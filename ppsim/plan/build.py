@@ -39,7 +39,9 @@ def build(
         duration[head + 1] = 0
 
     routes = RouteBook(topology)
-    links = link_up(rows, head, problem, experiment, schedule, weights, routes, orders.after)
+    links = link_up(
+        rows, head, problem, experiment, schedule, weights, routes, orders.after, checked=index is not None
+    )
     kept_versions = versions(rows, links.events, problem, schedule)
     held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights, kept_versions)
     capacity = topology.cluster.device.memory

@@ -13,7 +13,7 @@ from ppsim.plan.durations import RouteBook, Weights
 from ppsim.plan.holdings import recomputed_rows
 from ppsim.plan.needs import NeedsBuilder
 from ppsim.plan.rows import Rows
-from ppsim.plan.table import Events, Needs, Transfers
+from ppsim.plan.table import Events, Longs, Needs, Transfers
 from ppsim.plan.wiring import Index, Messages, Wiring
 from ppsim.schedules.base import Problem, Schedule
 
@@ -48,27 +48,31 @@ def link_up(
     weights: Weights,
     routes: RouteBook,
     after: tuple[Ops, Ops] | None,
+    checked: bool = False,
 ) -> Links:
-    """Dependencies and transfers of all rows."""
+    """Dependencies and transfers of all rows; ``checked``: no op stands before one of its rank that it needs."""
     head: Index = np.arange(len(rows), dtype=rows.number)
     head[pair_heads + 1] = pair_heads
     consumer = consumers(rows)
     producers = np.flatnonzero(consumer >= 0).astype(rows.number)
     consumer = consumer[producers]
-    crosses = rows.rank[producers] != rows.rank[consumer]
+    src, dst = rows.rank[producers], rows.rank[consumer]
+    crosses = src != dst
     inside, takes_inside = producers[~crosses], consumer[~crosses]
     if len(inside):
-        producers, consumer = producers[crosses], consumer[crosses]
-    messages = data_messages(rows, producers, consumer, problem, experiment, weights)
+        producers, consumer, src, dst = (column[crosses] for column in (producers, consumer, src, dst))
+    size, issuer, receiver = data_messages(rows, producers, consumer, problem, experiment, weights)
+    messages = Messages(producers, issuer, receiver, consumer, src, dst, size)
     synced = boundary.sync_messages(rows, problem, experiment)
     moved = moves.move_messages(rows, problem, weights, recomputed_rows(rows))
     messages = Messages.join(messages, *synced, *moved)
     wiring = Wiring(
         rows, head, problem, experiment, schedule, messages, Events(len(rows), len(messages)),
-        NeedsBuilder(len(rows)), NeedsBuilder(len(rows)), NeedsBuilder(len(messages)),
+        NeedsBuilder(len(rows)), NeedsBuilder(len(rows)), NeedsBuilder(len(messages)), len(pair_heads) > 0,
     )
     wiring.after_row(taker(rows, takes_inside, experiment), inside)
-    own_dependencies(wiring)
+    if len(pair_heads) or not checked:  # else a rank's own order, which has been checked, sees to them
+        own_dependencies(wiring)
     sending.wire(wiring)
     boundary.wire(wiring)
     moves.wire(wiring, after)
@@ -97,8 +101,8 @@ def taker(rows: Rows, consumer: Index, experiment: Experiment) -> Index:
 
 def data_messages(
     rows: Rows, producer: Index, consumer: Index, problem: Problem, experiment: Experiment, weights: Weights
-) -> Messages:
-    """A message for every output that crosses ranks; in orders that list them, SEND issues and RECV receives it."""
+) -> tuple[Longs, Index, Index]:
+    """Bytes of the outputs that cross ranks, and the rows that issue and receive them: SEND and RECV where listed."""
     forward = rows.kind[producer] == Kind.F
     before = rows.stage[producer] - ~forward  # the stage before the link, whichever way it is crossed
     size = weights.sizes(problem.costs.message, before, rows.microbatch[producer])
@@ -107,7 +111,7 @@ def data_messages(
         key, consumer_key = rows.key[producer], rows.key[consumer]
         issuer = np.where(forward, rows.lookup(Kind.SEND_F)[key], rows.lookup(Kind.SEND_B)[key])
         receiver = np.where(forward, rows.lookup(Kind.RECV_F)[consumer_key], rows.lookup(Kind.RECV_B)[consumer_key])
-    return Messages(producer, issuer, receiver, consumer, rows.rank[producer], rows.rank[consumer], size)
+    return size, issuer, receiver
 
 
 def own_dependencies(wiring: Wiring) -> None:

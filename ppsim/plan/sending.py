@@ -33,14 +33,14 @@ def _needs_receiver(wiring: Wiring, data: Index) -> Index:
 def _implied(wiring: Wiring, data: Index) -> None:
     """Orders of compute ops alone: the output is sent when its producer ends."""
     messages, events = wiring.messages, wiring.events
-    receiver = wiring.head[messages.receiver]
-    wiring.starts.add(receiver[data], events.arrive(data))
-    wiring.sends.add(data, events.end(messages.producer[data]))
+    sent = messages if len(data) == len(messages) else messages.some(data)
+    wiring.starts.add(wiring.heads(sent.receiver), events.arrive(data))
+    wiring.sends.add(data, events.end(sent.producer))
     if len(met := _needs_receiver(wiring, data)):
-        before = wiring.previous(receiver[met])
+        before = wiring.previous(wiring.heads(messages.receiver[met]))
         wiring.sends.add(met[before >= 0], events.end(before[before >= 0]))
     if wiring.experiment.runtime.send == "blocking":
-        held = wiring.following(messages.producer[data])
+        held = wiring.following(sent.producer)
         wiring.starts.add(held[held >= 0], events.left(data[held >= 0]))
 
 

@@ -78,6 +78,11 @@ class Wiring:
     starts: NeedsBuilder
     ends: NeedsBuilder
     sends: NeedsBuilder
+    has_pairs: bool = False
+
+    def heads(self, rows: Index) -> Index:
+        """The rows themselves, or the first of the pairs that they end."""
+        return self.head[rows] if self.has_pairs else rows
 
     def after_row(self, things: Index, awaited: Index) -> None:
         """Op i starts after row i of ``awaited`` has ended; left out where the rank's own order sees to it."""
