@@ -119,7 +119,7 @@ def check(config: Config, set_: Set = None) -> None:
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
     found = [
-        *schedule.notices(problem.ranks, experiment.pipeline.microbatches), *notices(experiment, problem),
+        *schedule.notices(problem.ranks, experiment.pipeline.microbatches), *notices(experiment, problem, schedule),
     ]  # fmt: skip
     for notice in found:
         typer.echo(f"# warning: {notice.key}: {notice.message}")
@@ -141,7 +141,7 @@ def list_(what: Listing) -> None:
     from ppsim import display
     from ppsim.listing import rows
 
-    display.table_of(rows(what.value), display.console())
+    display.listing(rows(what.value), display.console())
 
 
 class PlotKind(StrEnum):

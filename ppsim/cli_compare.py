@@ -63,8 +63,9 @@ def _results(
     configs: list[Path], schedules: str | None, settings: list[str] | None
 ) -> tuple[list[Result], list[tuple[str, str]]]:
     from ppsim.config.load import load
-    from ppsim.errors import ConfigError, PpsimError
+    from ppsim.errors import ConfigError, PpsimError, shown
     from ppsim.schedules import known
+    from ppsim.schedules.registry import PYTORCH_NAMES, nearest
     from ppsim.simulation import simulate
 
     if schedules is None:
@@ -73,6 +74,10 @@ def _results(
         raise ConfigError("--schedules: takes one config, whose schedule it varies")
     everything = schedules == "all"
     names = [name for name in sorted(known()) if name not in NOT_COMPARED] if everything else schedules.split(",")
+    for name in names:
+        if name not in known() and name not in PYTORCH_NAMES:
+            hint = nearest(name) or ";"
+            raise ConfigError(f"--schedules: unknown schedule {shown(name)}{hint} known: {', '.join(sorted(known()))}")
     results: list[Result] = []
     left_out: list[tuple[str, str]] = []
     for name in names:

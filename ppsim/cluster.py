@@ -18,7 +18,11 @@ ZERO = Fraction(0)
 
 def _row(kind: str, name: str) -> Mapping[str, Any]:
     """A row of the catalog; ``free`` is a link with nothing in it. Raises ValueError."""
-    return {} if kind == "link" and name == "free" else catalog.row(kind, name)
+    if kind == "link" and name == "free":
+        return {}
+    if kind == "link" and name.lower() in ("free", "none", "ideal", "infinite"):
+        raise ValueError(f"unknown link '{name}'; did you mean 'free', a link without cost?")
+    return catalog.row(kind, name)
 
 
 def _known_link(name: str | None) -> str | None:
@@ -182,12 +186,12 @@ class Cluster(Model):
             pairs = [(topology.near(a, b)) for a, b in zip(range(ranks - 1), range(1, ranks), strict=True)]
             overridden = {(min(o.ranks), max(o.ranks)) for o in self.links if len(o.ranks) == 2}
             needed = [near for a, near in enumerate(pairs) if (a, a + 1) not in overridden]
-            if self.intra_node is None and (self.inter_node is not None and any(needed)):
+            if self.intra_node is None and any(needed):
                 yield (
                     "intra_node",
                     f"missing: ranks share a node ({per_node} per node); name their link, or write 'free'",
                 )
-            if self.inter_node is None and self.intra_node is not None and not all(needed):
+            if self.inter_node is None and not all(needed):
                 yield (
                     "inter_node",
                     f"missing: {ranks} ranks at {per_node} per node are on {-(-ranks // per_node)} nodes; name the "

@@ -15,6 +15,7 @@ from ppsim.explanation import limits
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from ppsim.comparison import Comparison
     from ppsim.explanation import Link
@@ -129,7 +130,7 @@ def what_if(result: Result) -> str | None:
     told = [
         f"{name}: {percent(float(ratio))}" for name, form_, s in cases if (ratio := form_.bubble_ratio(s)) is not None
     ]
-    return "bubble_ratio by the closed form with " + ", ".join(told)
+    return "bubble_ratio by closed form with " + ", ".join(told)
 
 
 def _stages(sizes: theory.Sizes, p: int | None = None, v: int | None = None) -> theory.Sizes:
@@ -140,8 +141,8 @@ def _stages(sizes: theory.Sizes, p: int | None = None, v: int | None = None) -> 
     return replace(sizes, p=p, v=v, **times)
 
 
-def rank_rows(result: Result) -> Iterator[list[str]]:
-    """The table per rank as text; of many ranks the first and last ones."""
+def rank_rows(result: Result, causes: int = 2) -> Iterator[list[str]]:
+    """The table per rank as text, its idle time by the largest ``causes``; of many ranks the first and last ones."""
     rows = result.summary["per_rank"]
     held = result.plan.placement.stages_of
     for row in rows:
@@ -150,7 +151,7 @@ def rank_rows(result: Result) -> Iterator[list[str]]:
                 yield ["…"] * 8
             continue
         idle = {cause: value for cause, value in (row["waits_s"] or {}).items() if value}
-        longest = sorted(idle.items(), key=lambda item: -item[1])[:2]
+        longest = sorted(idle.items(), key=lambda item: -item[1])[:causes]
         stages = held[row["rank"]]
         yield [
             str(row["rank"]),
@@ -165,6 +166,32 @@ def rank_rows(result: Result) -> Iterator[list[str]]:
 
 
 COLUMNS = ("rank", "stages", "busy", "idle", "bubble", "mostly", "peak memory", "in flight")
+
+
+NARROWER: tuple[tuple[int, tuple[str, ...]], ...] = (
+    (2, ()), (1, ()), (1, ("stages",)), (1, ("stages", "in flight")), (1, ("stages", "in flight", "busy", "idle")),
+)  # fmt: skip
+"""How the table per rank gets narrower: the causes that are told of the idle time, the columns that are left out."""
+
+
+def _rank_table(result: Result, console: Console) -> Table:
+    """The table per rank, as much of it as fits into a line of the console."""
+    from rich.table import Table
+    from rich.text import Text
+
+    anything = console.options.update(width=1000)
+    for causes, without in NARROWER:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", pad_edge=console.width >= 100)
+        kept = [place for place, column in enumerate(COLUMNS) if column not in without]
+        for column in (COLUMNS[place] for place in kept):
+            words = column in ("mostly", "stages")
+            head = column if causes > 1 else column.replace(" ", "\n")
+            table.add_column(head, justify="left" if words else "right", no_wrap=True)
+        for row in rank_rows(result, causes):
+            table.add_row(*(Text(row[place]) for place in kept))
+        if console.measure(table, options=anything).maximum <= console.width:
+            break
+    return table
 
 
 def screen(result: Result, console: Console, files: list[str] | None = None, folder: str = "") -> None:
@@ -187,13 +214,7 @@ def screen(result: Result, console: Console, files: list[str] | None = None, fol
     for name, value in headline(result):
         figures.add_row(Text(name, style="cyan"), Text(value))
     console.print(figures)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan")
-    for column in COLUMNS:
-        words = column in ("mostly", "stages")
-        table.add_column(column, justify="left" if words else "right", no_wrap=True)
-    for row in rank_rows(result):
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
+    console.print(_rank_table(result, console))
     console.print(Text("limit: " + limits(result)))
     for warning in s["warnings"]:
         console.print(Text(f"warning: {printable(warning['key'])}: {printable(warning['message'])}", style="yellow"))
@@ -316,16 +337,48 @@ def _png(drawn: Any) -> bytes:
 
 
 def table_of(rows: list[dict[str, Any]], console: Console, title: str = "", tight: bool = False) -> None:
-    """Print plain rows as a table; ``tight``: a line each, whatever the width."""
+    """Print plain rows as a table; ``tight``: a line each, in as many tables below each other as the width asks for."""
     from rich.table import Table
     from rich.text import Text
 
     if not rows:
         console.print(Text("nothing"))
         return
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", title=title or None, title_justify="left")
-    for key in rows[0]:
-        table.add_column(key, overflow="fold", no_wrap=tight)
-    for row in rows:
-        table.add_row(*(Text(printable(str(value))) for value in row.values()))
-    console.print(table)
+    cells = [{key: printable(str(value)) for key, value in row.items()} for row in rows]
+    for columns in _side_by_side(cells, console.width) if tight else [list(rows[0])]:
+        table = Table(box=None, padding=(0, 2, 0, 0), header_style="cyan", title=title or None, title_justify="left")
+        table.pad_edge = not tight
+        for key in columns:
+            table.add_column(key, overflow="fold", no_wrap=tight or key == columns[0])
+        for row in cells:
+            table.add_row(*(Text(row[key]) for key in columns))
+        console.print(table)
+
+
+def listing(rows: list[dict[str, str]], console: Console) -> None:
+    """Print a row of each thing that there is; where there is no room for sources beside the rest, they come below."""
+    below = bool(rows) and "source" in rows[0] and console.width < SOURCES_BESIDE
+    table_of([{key: cell for key, cell in row.items() if not (below and key == "source")} for row in rows], console)
+    for row in rows if below else ():
+        console.print(f"{next(iter(row.values()))}: {row['source']}", soft_wrap=True)
+
+
+SOURCES_BESIDE = 110
+"""The narrowest console that shows a table's sources in a column."""
+
+
+def _side_by_side(rows: Sequence[dict[str, str]], width: int) -> list[list[str]]:
+    """As few tables as the width allows, of about equal width: the columns of each, which the first column begins."""
+    widths = {key: 2 + max(len(key), *(len(row[key]) for row in rows)) for key in rows[0]}
+    name, *rest = widths
+
+    def within(limit: int) -> list[list[str]]:
+        tables = [[name]]
+        for key in rest:
+            if len(tables[-1]) > 1 and sum(widths[k] for k in (*tables[-1], key)) - 2 > limit:
+                tables.append([name])
+            tables[-1].append(key)
+        return tables
+
+    least = len(within(width))
+    return within(next(limit for limit in range(width + 1) if len(within(limit)) <= least))

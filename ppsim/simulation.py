@@ -7,6 +7,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from ppsim.config.experiment import Experiment, disagreements
 from ppsim.config.mistakes import config_error
 from ppsim.config.notices import notices
@@ -15,7 +17,7 @@ from ppsim.errors import ConfigError, DeadlockError, Notice, ScheduleError, show
 from ppsim.metrics import Run, scalars
 from ppsim.metrics.base import Need
 from ppsim.metrics.memory import too_much
-from ppsim.ops import Orders
+from ppsim.ops import NONE, Orders
 from ppsim.plan import Plan, build, check
 from ppsim.result import Result
 from ppsim.schedules import Problem, Schedule
@@ -62,14 +64,31 @@ def simulate(
     found = [
         *plugin_notices(),
         *schedule.notices(problem.ranks, experiment.pipeline.microbatches),
-        *notices(experiment, problem),
+        *notices(experiment, problem, schedule),
         *plan.notices,
+        *_unused(experiment, plan),
         *_alternative(experiment, schedule, problem, timeline.makespan, engine),
     ]
     executed = Run(plan, timeline, problem, _known(experiment), experiment.samples_per_step)
     found += too_much(executed)
     spread = _spread(experiment, executed, engine)
     return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
+
+
+def _unused(experiment: Experiment, plan: Plan) -> Iterator[Notice]:
+    """What the config says of links that nothing is sent over, and of fused pairs where there are none."""
+    links = experiment.cluster.links if experiment.cluster is not None else []
+    used = np.zeros(len(plan.routes.src), bool)
+    used[plan.transfers.route] = True
+    ends = zip(plan.routes.src[used].tolist(), plan.routes.dst[used].tolist(), strict=True)
+    pairs = {frozenset(pair) for pair in ends} if links else set()
+    for index, link in enumerate(links):
+        if frozenset(link.ranks) not in pairs:
+            a, b = link.ranks
+            why = f"ranks {a} and {b} send each other nothing"
+            yield Notice("no_effect", f"cluster.links.{index}", f"has no effect: {why}")
+    if experiment.costs.overlapped is not None and not np.any(plan.group != NONE):
+        yield Notice("no_effect", "costs.overlapped", "has no effect: the order has no fused pairs")
 
 
 def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, Any] | None:

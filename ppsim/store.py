@@ -146,6 +146,8 @@ def refuse_dangerous(folder: Path) -> None:
     """Raises PpsimError for a folder that results may not go to: a link, the home or working directory, '..'."""
     if ".." in folder.parts:
         raise PpsimError(f"{_shown(folder)}: '..' in a results folder; name it directly")
+    if folder.parts[:1] and folder.parts[0].startswith("~"):
+        raise PpsimError(f"{_shown(folder)}: the shell left '~' as it is; write the folder's name in full")
     if folder.is_symlink():
         raise PpsimError(f"{_shown(folder)}: a link; ppsim writes only into folders of its own")
     if folder.exists() and not folder.is_dir():

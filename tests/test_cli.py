@@ -275,3 +275,9 @@ def test_help_needs_no_heavy_import(tmp_path: Path) -> None:
             [sys.executable, "-c", code, *arguments], cwd=tmp_path, capture_output=True, text=True, check=True
         )
         assert done.stderr.splitlines()[-1] == "[]"
+
+
+def test_compare_names_the_schedule_that_it_does_not_know(config: Path) -> None:
+    done = call("compare", "x.yaml", "--schedules", "1f1b,interleaved", cwd=config.parent)
+    assert done.returncode == 2
+    assert done.stderr.startswith("--schedules: unknown schedule 'interleaved'; did you mean 'interleaved_1f1b'? known: ")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import base64
 import importlib
+import io
 import pkgutil
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from types import ModuleType
 
 import pytest
+from rich.console import Console
 
 import ppsim
 from ppsim import display
@@ -67,6 +70,38 @@ def test_names_are_text_and_not_markup() -> None:
 def test_nothing_to_compare() -> None:
     with pytest.raises(ppsim.PpsimError, match="there is no result to compare; give at least one"):
         ppsim.compare([])
+
+
+def printed(width: int, show: Callable[[Console], None]) -> list[str]:
+    text = io.StringIO()
+    show(Console(file=text, width=width, markup=False, highlight=False, emoji=False))
+    return text.getvalue().splitlines()
+
+
+def long_cells() -> list[ppsim.Result]:
+    """Times and sizes of four digits: cells as wide as they get."""
+    costs = {"forward": "12.34 ms", "backward": "23.45 ms", "activation": "1.234 GiB", "message": "58.7 MB"}
+    cluster = {"device": "a100-80gb", "intra_node": "nvlink3"}
+    schedules = ("gpipe", {"name": "interleaved_1f1b", "virtual_stages": 6})
+    return [simulate(schedule, 8, 16, costs=costs, cluster=cluster) for schedule in schedules]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120])
+def test_tables_fit_the_terminal_with_no_cell_cut(width: int) -> None:
+    """Columns are left out or put below each other instead; '…' only ends a rank's list of more than four stages."""
+    results = long_cells()
+    for result in results:
+        lines = printed(width, lambda console, r=result: display.screen(r, console))  # type: ignore[misc]
+        assert max(map(len, lines)) <= width
+        heads = next(line for line in lines if line.startswith("rank"))
+        assert "".join(lines).count("…") == (8 if result.summary["virtual_stages"] > 4 and "stages" in heads else 0)
+        assert ("transfer" in "".join(lines)) == (width == 120)
+    lines = printed(width, lambda console: display.comparison(ppsim.compare(results), console))
+    tables = [line for line in lines if line.startswith("schedule ")]
+    assert max(map(len, tables)) <= width
+    assert "…" not in "".join(lines)
+    columns = [name for line in tables for name in line.split()[1:]]
+    assert " ".join(columns) == "time ratio overhead span work bubble imbalance recomp. comm. peak least copies messages"
 
 
 SHELL = """

@@ -49,6 +49,7 @@ def plain(text: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.xdist_group("readme")  # one process: later blocks use what earlier ones wrote
 @pytest.mark.parametrize("block", RUN, ids=[block.title for block in RUN])
 def test_block(block: Block, work: Path, request: pytest.FixtureRequest) -> None:
     """It runs, prints what its comments say (``# → …``), and what the block of text after it shows."""

@@ -71,6 +71,7 @@ def test_same_input_same_bytes(result: ppsim.Result) -> None:
     ("folder", "message"),
     [
         ("../x", "../x: '..' in a results folder; name it directly"),
+        ("~/x", "~/x: the shell left '~' as it is; write the folder's name in full"),
         (".", ".: the home or working directory, or one above it; name a folder inside"),
         ("link", "link: a link; ppsim writes only into folders of its own"),
         ("file", "file: a file; results go into a folder"),

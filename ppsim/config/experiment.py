@@ -29,12 +29,12 @@ from ppsim.config.runtime import Runtime, RuntimeField, expanded
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import GivenCosts
-from ppsim.errors import PpsimError, did_you_mean
+from ppsim.errors import PpsimError
 from ppsim.model import Model
 from ppsim.placement import Placement
 from ppsim.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule, known
-from ppsim.schedules.registry import PYTORCH_NAMES
+from ppsim.schedules.registry import PYTORCH_NAMES, nearest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -60,7 +60,7 @@ class _ScheduleField:
             if isinstance(name, str) and name not in known() and name in PYTORCH_NAMES:
                 return {**value, "name": PYTORCH_NAMES[name]}
             if not isinstance(name, str) or name not in known():
-                hint = did_you_mean(str(name), known()) or ";"
+                hint = nearest(str(name)) or ";"
                 raise ValueError(f"unknown schedule '{name}'{hint} known: {', '.join(sorted(known()))}")
             return value
 
@@ -245,7 +245,7 @@ def disagreements(parts: Mapping[str, Any], own_schedule: Schedule | None = None
     if isinstance(runtime, Runtime) and not illegal:
         yield from (Mistake(tuple(key.split(".")), text) for key, text in combinations(schedule, pipeline, runtime))
     if isinstance(costs, GivenCosts):
-        wrong = [under("costs", key, text) for key, text in costs.problems(placement)]
+        wrong = [under("costs", key, text) for key, text in costs.problems(placement, schedule.trains)]
         yield from wrong
         if not wrong:
             per_stage = costs.stage_costs(placement)

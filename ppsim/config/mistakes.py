@@ -49,7 +49,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
         case "extra_forbidden":
             fields = _fields_at(model, loc[:-1])
             hint = did_you_mean(str(loc[-1]), fields)
-            return f"unknown key{hint or '; known: ' + ', '.join(fields)}"
+            return f"unknown key{hint or '; known: ' + ', '.join(fields)}{_elsewhere(loc)}"
         case "missing":
             return "missing"
         case "literal_error" | "enum":
@@ -89,6 +89,14 @@ def _message(detail: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
             return str(context["error"])
         case _:
             return f"{detail['msg']} (given: {_shown(value)})"
+
+
+def _elsewhere(loc: tuple[int | str, ...]) -> str:
+    """Which schedules have a setting that this one hasn't."""
+    from ppsim.schedules.registry import with_setting
+
+    names = with_setting(str(loc[-1])) if loc[0] == "schedule" and len(loc) == 3 else []
+    return f"; {', '.join(names)} {'has' if len(names) == 1 else 'have'} it" if names else ""
 
 
 def _expected(context: dict[str, Any]) -> str:

@@ -8,30 +8,49 @@ from fractions import Fraction
 from ppsim import catalog
 from ppsim.cluster import Link, PairLink
 from ppsim.config.experiment import Experiment
+from ppsim.costs.base import Values
 from ppsim.errors import Notice
-from ppsim.schedules import Problem
-from ppsim.units import both_forms, parse, show
+from ppsim.schedules import Problem, Schedule
+from ppsim.units import both_forms, parse, show, to_ns
 
 SLIPS = (8, 1000, 1024)
 """Factors by which a unit is mistaken: bits for bytes, a prefix."""
 
 
-def notices(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
+def notices(experiment: Experiment, problem: Problem, schedule: Schedule) -> Iterator[Notice]:
     """Every warning that the config alone gives rise to."""
-    yield from _zero_times(problem)
+    yield from _zero_times(problem, schedule.trains)
+    yield from _zero_sizes(experiment, problem)
     yield from _memory_alone(experiment, problem)
-    yield from _without_effect(experiment)
+    yield from _without_effect(experiment, schedule.explicit_recompute)
     yield from _slips(experiment)
     if experiment.sweep is not None:
         yield Notice("sweep", "sweep", "this runs the base case; `ppsim sweep` runs the others")
 
 
-def _zero_times(problem: Problem) -> Iterator[Notice]:
-    for key in ("forward", "backward"):
-        zero = [stage for stage, value in enumerate(getattr(problem.costs, key)) if value == 0]
+def _zero_times(problem: Problem, trains: bool) -> Iterator[Notice]:
+    for key in ("forward", "backward") if trains else ("forward",):
+        values: Values = getattr(problem.costs, key)
+        zero = [stage for stage, value in enumerate(values) if to_ns(value) == 0]
         if zero:
             where = "all stages" if len(zero) == problem.stages else f"stage {', '.join(map(str, zero[:8]))}"
-            yield Notice("zero_time", f"costs.{key}", f"takes no time on {where}")
+            longest = max(values[stage] for stage in zero)
+            why = f": {show(longest, 'time')} rounds to 0 ns" if longest else ""
+            yield Notice("zero_time", f"costs.{key}", f"takes no time on {where}{why}")
+
+
+def _zero_sizes(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
+    """Sizes that a bandwidth or a device's memory is given for, and that are nothing, their default."""
+    cluster, costs = experiment.cluster, problem.costs
+    if cluster is None:
+        return
+    links = (cluster.intra_node, cluster.inter_node, *cluster.links)
+    limited = any(link is not None and link.bandwidth is not None for link in links)
+    crossing = problem.ranks > 1 and problem.stages > 1
+    if limited and crossing and not any(costs.message):
+        yield Notice("zero_size", "costs.message", "is 0 B: messages between stages are empty at any bandwidth")
+    if cluster.device.memory is not None and not any(costs.activation):
+        yield Notice("zero_size", "costs.activation", "is 0 B: memory is counted without activations")
 
 
 def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
@@ -53,7 +72,7 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
             return
 
 
-def _without_effect(experiment: Experiment) -> Iterator[Notice]:
+def _without_effect(experiment: Experiment, explicit_recompute: bool) -> Iterator[Notice]:
     cluster, runtime, pipeline = experiment.cluster, experiment.runtime, experiment.pipeline
     idle: list[tuple[str, str]] = []
     if pipeline.ranks == 1:
@@ -65,6 +84,16 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
             ]
         idle += [("runtime.send", "one rank sends nothing")] if runtime.send != "overlapped" else []
         idle += [("costs.message", "one rank sends nothing")] if experiment.costs.message != 0 else []
+    idle += [
+        (f"cluster.links.{index}", "it says nothing about the pair's link")
+        for index, pair in enumerate(cluster.links if cluster is not None else ())
+        if {pair.like, pair.bandwidth, pair.latency, pair.overhead} == {None}
+    ]
+    idle += [
+        (f"costs.{key}", "nothing is recomputed")
+        for key in ("recompute", "stage_input")
+        if pipeline.recompute == "none" and getattr(experiment.costs, key) is not None and not explicit_recompute
+    ]
     if runtime.eager_threshold and runtime.send != "rendezvous":
         idle.append(("runtime.eager_threshold", "it matters under send: rendezvous alone"))
     if pipeline.recompute == "none" and pipeline.recompute_when == "late":

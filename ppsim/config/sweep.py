@@ -17,10 +17,12 @@ from pydantic import (
 
 from ppsim.config import keys
 from ppsim.config.condition import Condition
-from ppsim.errors import did_you_mean, printable, shown
+from ppsim.errors import ConfigError, did_you_mean, printable, shown
 from ppsim.model import Model, OneOrMore, Whole
 
 MOST_VALUES = 1_000_000
+MOST_TRIED = 1000
+"""Values of a list that are looked at before anything runs; others are looked at with their case."""
 Place = tuple[int | str, ...]
 
 
@@ -144,6 +146,7 @@ class Space(Model):
             for key, values in getattr(self, part).items():
                 if wrong := values.wrong() if isinstance(values, Range) else None if values else "no values":
                     yield (part, key), wrong
+        yield from self._wrong_values(root)
         lengths = {key: len(listed(values)) for key, values in self.zip.items()}
         if len(set(lengths.values())) > 1:
             told = ", ".join(f"{printable(key)} has {length}" for key, length in lengths.items())
@@ -153,6 +156,17 @@ class Space(Model):
                 yield ("list", index), "sets nothing"
             yield from ((("list", index, *place), text) for place, text in item.problems(root, taken))
 
+    def _wrong_values(self, root: type[Model]) -> Iterator[tuple[Place, str]]:
+        """(place, what is wrong) with values that no case could have, such as an unknown schedule's name."""
+        for part in ("grid", "zip"):
+            for key, values in getattr(self, part).items():
+                if isinstance(values, Range):
+                    tried: list[tuple[Place, Any]] = [((part, key), values.first)]
+                else:
+                    tried = [((part, key, index), value) for index, value in enumerate(values[:MOST_TRIED])]
+                yield from ((place, text) for place, value in tried if (text := wrong_alone(key, value, root)))
+        yield from (((key,), text) for key, value in self.fixed.items() if (text := wrong_alone(key, value, root)))
+
     def condition_problems(self, root: type[Model], swept: Mapping[str, None]) -> Iterator[tuple[Place, str]]:
         """(place, what is wrong) with the names in conditions."""
         for index, condition in enumerate(self.conditions):
@@ -160,6 +174,24 @@ class Space(Model):
             yield from ((place, text) for name in condition.names if (text := unknown(name, root, swept)))
         for index, item in enumerate(self.list):
             yield from ((("list", index, *place), text) for place, text in item.condition_problems(root, swept))
+
+
+def wrong_alone(key: str, value: Any, root: type[Model]) -> str | None:
+    """What is wrong with a value whatever the other settings are, None where nothing is or where that isn't known."""
+    parts = tuple(key.split("."))
+    if parts[0] in ("sweep", "name") or keys.problem(key, root) is not None:
+        return None
+    settings: Any = value
+    for part in reversed(parts):
+        settings = {part: settings}
+    try:
+        root(**settings)
+    except ConfigError as error:
+        for mistake in error.mistakes:
+            if mistake.place[: len(parts)] == parts and mistake.message != "missing":
+                inside = ".".join(map(str, mistake.place[len(parts) :]))
+                return f"{inside}: {mistake.message}" if inside else str(mistake.message)
+    return None
 
 
 DERIVED = ("stages", "virtual_stages", "gpus")

@@ -67,8 +67,8 @@ class GivenCosts(Model):
             if isinstance(value, list):
                 yield key, value
 
-    def problems(self, placement: Placement) -> Iterator[tuple[str, str]]:
-        """(key, what is wrong) with these costs on these stages."""
+    def problems(self, placement: Placement, trains: bool = True) -> Iterator[tuple[str, str]]:
+        """(key, what is wrong) with these costs on these stages; where nothing is learnt, no backward is due."""
         p, stages = placement.ranks, placement.stages
         per_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
         replicated = placement.replicated and placement.name != "bidirectional"
@@ -86,7 +86,8 @@ class GivenCosts(Model):
             if len(values) != expected:
                 yield key, f"the list has {len(values)} values, there are {expected} {what}"
         if self.backward is None:
-            for key in ("input_grad", "weight_grad"):
+            neither = self.input_grad is None and self.weight_grad is None
+            for key in () if neither and not trains else ("input_grad", "weight_grad"):
                 if getattr(self, key) is None:
                     other = "weight_grad" if key == "input_grad" else "input_grad"
                     hint = f"'{other}' is given, so '{key}' is needed, too" if getattr(self, other) is not None else (

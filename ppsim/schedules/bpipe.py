@@ -65,7 +65,7 @@ class BPipe(Schedule):
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p; nothing to balance."""
-        yield from fewer_microbatches_than_ranks(ranks, microbatches)
+        yield from fewer_microbatches_than_ranks(ranks, microbatches, chunks=1)
         limit = self.limit or self.least_limit(ranks)
         most = min(ranks, microbatches)
         if most <= limit:

@@ -86,19 +86,18 @@ class DualPipe(Schedule):
 
     def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
         """P and m even, m >= 2p."""
+        even = ranks + ranks % 2
+        least = 2 * even
         if ranks % 2:
-            yield "pipeline.ranks", f"dualpipe needs an even number of ranks; {ranks} is odd, {ranks + 1} would do"
-        elif microbatches < 2 * ranks:
-            least = 2 * ranks
-            yield (
-                "pipeline.microbatches",
-                f"dualpipe needs 2 · ranks = {least} microbatches or more; {microbatches} is too few, {least} would do",
-            )
+            yield "pipeline.ranks", f"dualpipe needs an even number of ranks; {ranks} is odd, {even} would do"
+        if microbatches < least:
+            rule = f"2 · {'ranks' if even == ranks else even} = {least} microbatches or more"
+            yield "pipeline.microbatches", f"dualpipe needs {rule}; {microbatches} is too few, {least} would do"
         if microbatches % 2:
             yield (
                 "pipeline.microbatches",
                 f"dualpipe needs an even number of microbatches, half for each direction; {microbatches} is odd, "
-                f"{max(microbatches + 1, 2 * ranks)} would do",
+                f"{max(microbatches + 1, least)} would do",
             )
 
     def theory(self) -> theory.Form:

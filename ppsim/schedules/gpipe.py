@@ -27,7 +27,7 @@ class GPipe(Schedule):
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p."""
-        return fewer_microbatches_than_ranks(ranks, microbatches)
+        return fewer_microbatches_than_ranks(ranks, microbatches, chunks=1)
 
     def theory(self) -> theory.Form:
         """(p-1)(F+B) of idle time."""

@@ -49,6 +49,11 @@ class Grouped(Schedule):
     group: Whole | None = Field(None, ge=1)
     """Microbatches that a chunk runs before the next chunk does (default: the smallest that costs nothing)."""
 
+    @property
+    def _unsplit_chunks(self) -> int | None:
+        """Chunks per rank, where their backwards aren't split."""
+        return None
+
     def group_of(self, ranks: int, microbatches: int) -> int:
         """The group's size: as given, or the smallest that costs nothing."""
         return self.group or default_group(ranks, microbatches)
@@ -64,7 +69,7 @@ class Grouped(Schedule):
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p, a group smaller than p, a last group smaller than p."""
-        yield from fewer_microbatches_than_ranks(ranks, microbatches)
+        yield from fewer_microbatches_than_ranks(ranks, microbatches, self._unsplit_chunks)
         if self.virtual_stages == 1 or microbatches < ranks:
             return
         group, best = self.group_of(ranks, microbatches), default_group(ranks, microbatches)
@@ -73,22 +78,22 @@ class Grouped(Schedule):
             yield Notice(
                 "small_group",
                 "schedule.group",
-                f"groups of {group} microbatches are smaller than the {ranks} ranks: ranks wait for each other inside "
+                f"groups of {group} are smaller than the {ranks} ranks: ranks wait for each other inside "
                 f"a group, and the order may deadlock; group {best} costs nothing",
             )
         elif sizes[-1] < ranks:
             yield Notice(
                 "ragged_group",
                 "schedule.group",
-                f"the last of the groups {_sizes(sizes)} has {sizes[-1]} microbatches, fewer than the {ranks} ranks: "
+                f"the last of the groups {_sizes(sizes)} has only {sizes[-1]} of them, fewer than the {ranks} ranks: "
                 f"the pipeline runs dry between the chunks of that group, up to {ranks - sizes[-1]} microbatches' "
                 f"worth per chunk; Megatron and PyTorch refuse it; group {best} costs nothing",
             )
 
     def alternative(self, ranks: int, microbatches: int) -> tuple[str, Schedule] | None:
-        """The group that costs nothing, where the last group is smaller than p."""
+        """The group that costs nothing, where a group is smaller than p."""
         group, best = self.group_of(ranks, microbatches), default_group(ranks, microbatches)
-        if self.virtual_stages == 1 or group == best or not 0 < microbatches % group < ranks:
+        if self.virtual_stages == 1 or group == best or not (group < ranks or 0 < microbatches % group < ranks):
             return None
         return f"group {best}", self.model_copy(update={"group": best})
 
@@ -116,6 +121,10 @@ class Interleaved1F1B(Grouped):
     combined: Flag = False
     """One more warm-up forward, and each pair of forward and backward fused, so that one's communication hides behind
     the other's computation."""
+
+    @property
+    def _unsplit_chunks(self) -> int | None:
+        return None if self.combined else self.virtual_stages
 
     def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
         """A group is at most m; fused pairs need two chunks, whose ops don't wait for each other."""

@@ -36,7 +36,7 @@ class LoopedBFS(Schedule):
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p."""
-        return fewer_microbatches_than_ranks(ranks, microbatches)
+        return fewer_microbatches_than_ranks(ranks, microbatches, self.virtual_stages)
 
     def theory(self) -> theory.Form:
         """(p-1)(F+B)/v of idle time."""

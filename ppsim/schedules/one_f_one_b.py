@@ -33,15 +33,24 @@ def warm_up_and_alternate(problem: Problem, before_first_backward: Callable[[int
     return Orders.in_turn(problem.every(Kind.F), problem.every(Kind.B), lead)
 
 
-def fewer_microbatches_than_ranks(ranks: int, microbatches: int) -> Iterator[Notice]:
-    """The warning that most of the pipeline stays empty."""
+def fewer_microbatches_than_ranks(
+    ranks: int, microbatches: int, chunks: int | None = None, name: str = "m"
+) -> Iterator[Notice]:
+    """The warning that most of the pipeline stays empty.
+
+    ``chunks`` is how many stages a rank has in a loop, whose backwards aren't split. Then the first microbatch
+    passes all p·chunks stages and each further one takes the last stage once more, so that a rank idles for at least
+    1 - m·chunks / (p·chunks + m - 1) of the time. For other schedules 1F1B's bubble is named.
+    """
     if microbatches < ranks:
-        bubble = (ranks - 1) / (microbatches + ranks - 1)
+        v, many = chunks or 1, 4 * ranks
+        bubble, less = 1 - microbatches * v / (ranks * v + microbatches - 1), (ranks - 1) / (many * v + ranks - 1)
+        whose = "1F1B's bubble would be" if chunks is None else "the bubble is at least"
         yield Notice(
             "few_microbatches",
             "pipeline.microbatches",
-            f"m < p: {microbatches} microbatches can't fill {ranks} ranks; the bubble is at least {bubble:.1%} of the "
-            f"time with equal stages; {4 * ranks} microbatches would cost {(ranks - 1) / (5 * ranks - 1):.1%}",
+            f"{name} < p: {name} = {microbatches} can't fill {ranks} ranks; {whose} {bubble:.1%} of the time with "
+            f"equal stages; {name} = {many} would cost {less:.1%}",
         )
 
 
@@ -58,7 +67,7 @@ class OneFOneB(Schedule):
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p."""
-        return fewer_microbatches_than_ranks(ranks, microbatches)
+        return fewer_microbatches_than_ranks(ranks, microbatches, chunks=1)
 
     def theory(self) -> theory.Form | None:
         """(p-1)(F+B) of idle time, with the default warm-up."""
@@ -83,7 +92,7 @@ class Eager1F1B(Schedule):
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """M < p."""
-        return fewer_microbatches_than_ranks(ranks, microbatches)
+        return fewer_microbatches_than_ranks(ranks, microbatches, chunks=1)
 
     def theory(self) -> theory.Form:
         """As 1F1B."""

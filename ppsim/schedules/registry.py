@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
 
-from ppsim.errors import Notice
+from ppsim.errors import Notice, did_you_mean
 from ppsim.schedules.base import Schedule
 
 GROUP = "ppsim.schedules"
@@ -23,6 +23,22 @@ PYTORCH_NAMES = {
     "DualPipeV": "dualpipev",
 }
 """What PyTorch and torchtitan (--parallelism.pipeline_parallel_schedule) call schedules; taken for ours."""
+OTHER_NAMES = {
+    "1f1b_flush": "1f1b",
+    "afab": "gpipe",
+    "bfs": "looped_bfs",
+    "bf_pp": "looped_bfs",
+    "dapple": "1f1b",
+    "fill_drain": "gpipe",
+    "interleaved": "interleaved_1f1b",
+    "pipedream_flush": "1f1b",
+    "virtual_pipeline": "interleaved_1f1b",
+    "vpp": "interleaved_1f1b",
+    "zb1p": "zb_h1",
+    "zb2p": "zb_h2",
+    "zero_bubble": "zb_h1",
+}
+"""What others call schedules, in lower case with '_'; never taken for ours, but asked for."""
 _NOT_SCHEDULES = {"base", "registry"}
 
 
@@ -67,6 +83,17 @@ def _found() -> tuple[dict[str, type[Schedule]], tuple[Notice, ...]]:
 def known() -> dict[str, type[Schedule]]:
     """Every schedule by the name that a config calls it."""
     return _found()[0]
+
+
+def nearest(name: str) -> str:
+    """'; did you mean 'x'?' for a schedule's other name, or for the nearest that there is; else ''."""
+    other = OTHER_NAMES.get(name.lower().replace("-", "_").replace(" ", "_"))
+    return f"; did you mean '{other}'?" if other else did_you_mean(name, known())
+
+
+def with_setting(key: str) -> list[str]:
+    """The schedules that have a setting of that name."""
+    return sorted(name for name, schedule in known().items() if key in schedule.model_fields)
 
 
 def plugin_notices() -> tuple[Notice, ...]:

@@ -52,7 +52,7 @@ class Seq1F1B(Schedule):
 
     def notices(self, ranks: int, microbatches: int) -> Iterator[Notice]:
         """Fewer slices than ranks."""
-        return fewer_microbatches_than_ranks(ranks, microbatches * self.slices)
+        return fewer_microbatches_than_ranks(ranks, microbatches * self.slices, name="m · slices")
 
     def theory(self) -> theory.Form | None:
         """(p-1)(F+B)/k of idle time, for slices that take equally long."""

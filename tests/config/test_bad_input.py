@@ -10,6 +10,7 @@ import pytest
 import ppsim
 from ppsim import catalog
 from ppsim.errors import PpsimError
+from ppsim.schedules import known
 
 BASE = """\
 schedule: 1f1b
@@ -95,6 +96,25 @@ TABLE: list[tuple[str, str, list[str]]] = [
     ]),
     ("override of an unknown rank", added("cluster: {intra_node: nvlink3, links: [{ranks: [3, 4]}]}\n"), [
         "x.yaml:4:41: cluster.links.0.ranks: rank 4 is unknown; the ranks are 0 to 3",
+    ]),
+    ("only a pair's link", added("cluster: {links: [{ranks: [2, 3], like: ib-hdr}]}\n"), [
+        "x.yaml:4:1: cluster.intra_node: missing: ranks share a node (4 per node); name their link, or write 'free'",
+    ]),
+    ("no link in others' words", added("cluster: {intra_node: none}\n"), [
+        "x.yaml:4:11: cluster.intra_node: unknown link 'none'; did you mean 'free', a link without cost?",
+    ]),
+    ("a setting of other schedules", changed("1f1b", "{name: 1f1b, virtual_stages: 2}"), [
+        "x.yaml:1:24: schedule.virtual_stages: unknown key; known: name, warmup; greedy, interleaved_1f1b, interleaved_zb, "
+        "looped_bfs have it",
+    ]),
+    ("sizes that DualPipe can't have, with those nearest", changed("1f1b", "dualpipe").replace("ranks: 4", "ranks: 5"), [
+        "x.yaml:2:12: pipeline.ranks: dualpipe needs an even number of ranks; 5 is odd, 6 would do",
+        "x.yaml:2:22: pipeline.microbatches: dualpipe needs 2 · 6 = 12 microbatches or more; 8 is too few, 12 would do",
+    ]),
+    ("a sweep's values", added("sweep: {grid: {schedule: [gpipe, gpip], pipeline.ranks: [2, x]}}\n"), [
+        "x.yaml:4:34: sweep.grid.schedule.1: unknown schedule 'gpip'; did you mean 'gpipe'? known: "
+        + ", ".join(sorted(known())),
+        "x.yaml:4:61: sweep.grid.pipeline.ranks.1: 'x' is not a whole number",
     ]),
     ("override by an unknown link", added("cluster: {links: [{ranks: [2, 3], like: nvlnk3}]}\n"), [
         "x.yaml:4:35: cluster.links.0.like: unknown link 'nvlnk3'; did you mean 'nvlink3'? Known: "
@@ -228,13 +248,70 @@ def test_no_traceback_for_a_thousand_mutated_configs() -> None:
     ("text", "key"),
     [
         (BASE.replace("microbatches: 8", "microbatches: 3").replace("1f1b", "gpipe"), "pipeline.microbatches"),
-        (added("cluster: {links: [{ranks: [0, 1], like: ib-hdr, bandwidth: 25 Gbit/s}]}\n"), "cluster.links.0.bandwidth"),
+        (
+            added("cluster: {intra_node: free, links: [{ranks: [0, 1], like: ib-hdr, bandwidth: 25 Gbit/s}]}\n").replace(
+                "20 ms", "20 ms, message: 1 MB"
+            ),
+            "cluster.links.0.bandwidth",
+        ),
+        (added("cluster: {intra_node: nvlink3}\n"), "costs.message"),
+        (added("cluster: {device: a100-80gb}\n"), "costs.activation"),
+        (added("cluster: {intra_node: free, links: [{ranks: [0, 1]}]}\n"), "cluster.links.0"),
+        (
+            added("cluster: {intra_node: free, links: [{ranks: [0, 3], latency: 1 ms}]}\n"),  # 1F1B sends to neighbours
+            "cluster.links.0",
+        ),
+        (changed("20 ms", "20 ms, recompute: 5 ms"), "costs.recompute"),
+        (changed("20 ms", "20 ms, overlapped: 25 ms"), "costs.overlapped"),
+        (changed("10 ms", "0.4 ns"), "costs.forward"),
     ],
 )
 def test_legal_but_costly_is_a_warning(text: str, key: str) -> None:
-    """GPipe with m < p, too; a pair's link a factor 8 off the row it changes (25 GB/s)."""
+    """GPipe with m < p, too; a pair's link a factor 8 off the row it changes (25 GB/s); a bandwidth without messages, a
+    memory without activations, a pair's link that isn't told or that nothing is sent over, a recomputation or fused pairs that aren't there, a time
+    below 1 ns.
+    """
     Path("x.yaml").write_text(text, encoding="utf-8")
     assert [warning["key"] for warning in ppsim.simulate(ppsim.load("x.yaml")).summary["warnings"]] == [key]
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [("interleaved", "interleaved_1f1b"), ("VPP", "interleaved_1f1b"), ("1F1B-flush", "1f1b"), ("zb1p", "zb_h1")],
+)
+def test_others_names_of_schedules(name: str, ours: str) -> None:
+    """Megatron's words, PipeDream-Flush's and Zero Bubble's for schedules that we call otherwise."""
+    Path("x.yaml").write_text(changed("1f1b", name), encoding="utf-8")
+    with pytest.raises(PpsimError, match=f"unknown schedule '{name}'; did you mean '{ours}'?"):
+        ppsim.load("x.yaml")
+
+
+def test_forwards_alone_need_no_backward() -> None:
+    """(m + p - 1) F = 11 · 10 ms, and nothing is said of backwards; with one that learns, it is missing."""
+    text = changed(", backward: 20 ms", "").replace("1f1b", "forward_only")
+    Path("x.yaml").write_text(text, encoding="utf-8")
+    summary = ppsim.simulate(ppsim.load("x.yaml")).summary
+    assert (summary["makespan_s"], summary["warnings"]) == (pytest.approx(0.110), [])
+    with pytest.raises(PpsimError, match="backward: missing"):
+        ppsim.load("x.yaml", {"schedule": "1f1b"})
+
+
+@pytest.mark.parametrize(
+    ("schedule", "told"),
+    [
+        ("1f1b", "the bubble is at least 50.0%"),  # (p-1)/(m+p-1) = 3/6
+        # chunks of F/2, B/2: (pv + m-1) of them, of which a rank is busy for vm: 1 - 6/10
+        ("interleaved_1f1b", "the bubble is at least 40.0%"),
+        ("zb_h1", "1F1B's bubble would be 50.0%"),  # W fills some of it: (p-1)(F+I) - (m-1)W of 110 ms is less
+    ],
+)
+def test_bubble_of_few_microbatches(schedule: str, told: str) -> None:
+    Path("x.yaml").write_text(changed("microbatches: 8", "microbatches: 3").replace("1f1b", schedule), encoding="utf-8")
+    summary = ppsim.simulate(ppsim.load("x.yaml")).summary
+    message = next(w["message"] for w in summary["warnings"] if w["code"] == "few_microbatches")
+    assert told in message
+    if "at least" in told:
+        assert f"{summary['bubble_ratio']:.1%}" in message
 
 
 def test_free_is_a_link_that_can_be_changed() -> None:

@@ -76,12 +76,20 @@ def test_a_file_counts_by_its_content(tmp_path: Path) -> None:
 
 
 def test_what_is_not_legal_is_listed_with_its_reason(tmp_path: Path) -> None:
-    cases = sweep(tmp_path, "{grid: {schedule: [1f1b, dualpipe, nonsense], pipeline.microbatches: [7, 8]}}")
+    cases = sweep(tmp_path, "{grid: {schedule: [1f1b, dualpipe, chimera], pipeline.microbatches: [7, 8]}}")
     reasons = {(case.changes["schedule"], case.changes["pipeline.microbatches"]): case.reason for case in cases}
     assert len(cases) == len({case.id for case in cases}) == 6
     assert reasons["1f1b", 7] is None and reasons["1f1b", 8] is None and reasons["dualpipe", 8] is None
-    assert "even" in str(reasons["dualpipe", 7])
-    assert "unknown schedule 'nonsense'" in str(reasons["nonsense", 8])
+    assert "dualpipe needs an even number" in str(reasons["dualpipe", 7])
+    assert "chimera needs an even number" in str(reasons["chimera", 7]) and reasons["chimera", 8] is None
+
+
+def test_what_no_case_could_have_is_an_error(tmp_path: Path) -> None:
+    """A misspelt name is no case that isn't legal: it is said before anything runs."""
+    with pytest.raises(ppsim.ConfigError, match=r"sweep\.grid\.schedule\.1: unknown schedule 'gpip'; did you mean 'gpipe'"):
+        sweep(tmp_path, "{grid: {schedule: [1f1b, gpip]}}")
+    with pytest.raises(ppsim.ConfigError, match=r"sweep\.list\.0\.costs\.forward: 5 is a bare number"):
+        sweep(tmp_path, "{list: [{costs.forward: 5}]}")
 
 
 @pytest.mark.parametrize(
@@ -109,8 +117,8 @@ def test_where_sees_what_follows_from_the_global_batch(tmp_path: Path) -> None:
 
 
 def test_where_on_stages_leaves_what_is_not_legal_to_be_told(tmp_path: Path) -> None:
-    cases = sweep(tmp_path, "{grid: {schedule: [nonsense]}, where: stages > 99}")
-    assert "unknown schedule" in str(cases[0].reason)
+    cases = sweep(tmp_path, "{grid: {schedule: [{name: hanayo, waves: 1e9}]}, where: stages > 99}")
+    assert "more than the limit of 1,000,000 stages" in str(cases[0].reason)
 
 
 def test_where_that_cant_be_decided_is_an_error(tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ def test_exit_codes(tmp_path: Path) -> None:
     written(tmp_path, FAILING.replace("[1f1b, {", "[{"))
     assert call("sweep", "x.yaml", cwd=tmp_path).returncode == 1
     for text, words in (
-        (BASE + "sweep: {grid: {schedule: [nonsense]}}\n", "no case is legal"),
+        (BASE + "sweep: {grid: {schedule: [dualpipe], pipeline.microbatches: [7]}}\n", "no case is legal"),
+            (BASE + "sweep: {grid: {schedule: [nonsense]}}\n", "x.yaml:4:27: sweep.grid.schedule.0: unknown schedule"),
         (BASE + "sweep: {grid: {pipeline.ranks: [2]}, where: ranks > 2}\n", "where: leaves no case"),
         (BASE, "no sweep: in it"),
     ):
