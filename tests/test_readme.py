@@ -23,16 +23,8 @@ RUN = [b for b in BLOCKS if b.language in ("sh", "python") and INSTALL not in b.
 NEW = next(block for block in BLOCKS if block.text.startswith(readme.NEW_SCHEDULE))
 
 
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where all blocks run one after the other, as a reader would run them."""
-    return readme.workspace(tmp_path_factory.mktemp("readme") / "work")
-
-
-@pytest.fixture(scope="module")
-def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def extended(folder: Path) -> Path:
     """A copy of the package with the README's new file in it."""
-    folder = tmp_path_factory.mktemp("package")
     shutil.copytree(Path(ppsim.__file__).parent, folder / "ppsim", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / NEW.text.partition("\n")[0].removeprefix("# ")).write_text(NEW.text, encoding="utf-8")
     return folder
@@ -49,20 +41,23 @@ def plain(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("readme")  # one process: later blocks use what earlier ones wrote
-@pytest.mark.parametrize("block", RUN, ids=[block.title for block in RUN])
-def test_block(block: Block, work: Path, request: pytest.FixtureRequest) -> None:
-    """It runs, prints what its comments say (``# → …``), and what the block of text after it shows."""
-    if block.text.startswith("# needs torch") and find_spec("torch") is None:
-        pytest.skip("takes a schedule from PyTorch, which isn't installed")
-    own = "halves" in block.text and block.language == "sh"
-    done = readme.run(block, work, request.getfixturevalue("extended") if own else None)
-    assert done.returncode == 0, done.stderr
-    printed = plain(done.stdout)
-    for expected in re.findall(r"# → (.+)$", block.text, re.M):
-        assert expected in printed
-    if (shown := output_of(block)) is not None:
-        assert plain(shown) == printed
+def test_blocks_in_turn(tmp_path: Path) -> None:
+    """Each runs, prints what its comments say (``# → …``), and what the block of text after it shows.
+
+    One test: later blocks use what earlier ones wrote, as a reader would run them.
+    """
+    work, with_new_file = readme.workspace(tmp_path / "work"), extended(tmp_path / "package")
+    for block in RUN:
+        if block.text.startswith("# needs torch") and find_spec("torch") is None:
+            continue  # takes a schedule from PyTorch
+        own = "halves" in block.text and block.language == "sh"
+        done = readme.run(block, work, with_new_file if own else None)
+        assert done.returncode == 0, f"{block.title}: {done.stderr}"
+        printed = plain(done.stdout)
+        for expected in re.findall(r"# → (.+)$", block.text, re.M):
+            assert expected in printed, block.title
+        if (shown := output_of(block)) is not None:
+            assert plain(shown) == printed, block.title
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "yaml"], ids=lambda block: block.title)
@@ -75,13 +70,14 @@ def test_experiment(block: Block, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gantt.png", "bubble.png"])
-def test_pictures_are_current(name: str, work: Path) -> None:
+def test_pictures_are_current(name: str, tmp_path: Path) -> None:
     """To the byte, where the same releases draw; where others do, to what a letter's outline may differ by.
 
     Made by ``python -m tests.reference_outputs``.
     """
     from matplotlib.image import imread
 
+    work = readme.workspace(tmp_path / "work")
     drawn, kept = work / readme.REFERENCE / name, readme.ROOT / readme.REFERENCE / name
     if not drawn.exists():
         assert readme.run(BLOCKS[0], work).returncode == 0
