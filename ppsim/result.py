@@ -14,7 +14,7 @@ import numpy as np
 from ppsim.config.experiment import Experiment
 from ppsim.config.resolved import config_id
 from ppsim.errors import Notice
-from ppsim.metrics import METRICS, Run, bubble, memory, scalars, staleness, waits
+from ppsim.metrics import METRICS, Run, bubble, links, memory, scalars, staleness, waits
 from ppsim.ops import Orders
 from ppsim.plan.table import CATEGORIES, Plan
 from ppsim.schedules.base import Problem, Schedule
@@ -102,10 +102,8 @@ class Result:
 
     def sizes(self) -> Sizes:
         """The problem as the closed forms see it: mean stage times, and the latency where all links are that alone."""
-        costs, stages = self.problem.costs, self.problem.stages
-        routes, transfers = self.plan.routes, self.plan.transfers
-        used = np.zeros(len(routes.src), bool)
-        used[transfers.route] = True
+        costs, stages, routes = self.problem.costs, self.problem.stages, self.plan.routes
+        used = self.run.once(links.messages) > 0
         flights = set(routes.latency[used].tolist())
         only_latency = len(flights) == 1 and not routes.occupancy[used].any()
         p = self.problem.ranks

@@ -14,7 +14,9 @@ from ppsim.timeline import PER_SECOND
 def lead(run: Run) -> Longs:
     """Ns per rank of the forwards that must come before its first op: the earlier stages' shortest forwards."""
     plan = run.plan
-    alone = (plan.kind == Kind.F) & ~np.append(plan.tail[1:], False)
+    alone = plan.kind == Kind.F
+    if plan.atomic:
+        alone &= ~np.append(plan.tail[1:], False)
     rows = np.flatnonzero(alone)
     far = np.iinfo(np.int64).max
     shortest = np.full(plan.placement.stages, far, np.int64)

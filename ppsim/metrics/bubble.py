@@ -14,7 +14,10 @@ def busy(run: Run) -> Longs:
     """Busy ns per rank: the time of its compute ops; sends, receives and moves are never busy."""
     plan = run.plan
     length = run.timeline.end - run.timeline.start
-    length[among(plan.kind, SENDS_AND_MOVES) | plan.tail] = 0
+    if plan.has(*SENDS_AND_MOVES):
+        length[among(plan.kind, SENDS_AND_MOVES)] = 0
+    if plan.atomic:
+        length[plan.tail] = 0
     return per_rank(length, plan.offsets)
 
 
@@ -30,8 +33,10 @@ def per_rank(values: Longs, offsets: Longs) -> Longs:
 def recompute(run: Run) -> Longs:
     """Busy ns per rank that went into recomputation."""
     plan, timeline = run.plan, run.timeline
-    rows = np.flatnonzero(plan.kind == Kind.R)
     out = np.zeros(plan.ranks, np.int64)
+    if not plan.has(Kind.R):
+        return out
+    rows = np.flatnonzero(plan.kind == Kind.R)
     np.add.at(out, plan.rank[rows], timeline.end[rows] - timeline.start[rows])
     return out
 
@@ -40,6 +45,10 @@ def span(run: Run) -> Longs:
     """Ns per rank from the start of its first compute op to the end of its last; 0 where it has none."""
     plan, timeline = run.plan, run.timeline
     out = np.zeros(plan.ranks, np.int64)
+    if not plan.has(*SENDS_AND_MOVES):
+        some = plan.offsets[1:] > plan.offsets[:-1]
+        out[some] = timeline.end[plan.offsets[1:][some] - 1] - timeline.start[plan.offsets[:-1][some]]
+        return out
     computes = np.flatnonzero(~among(plan.kind, SENDS_AND_MOVES))
     bounds = np.searchsorted(computes, plan.offsets)
     for rank in range(plan.ranks):

@@ -65,8 +65,8 @@ def walk(run: Run, last: int) -> Path:
     event = chain(run, last)[::-1].astype(np.int64)
     row = event - n
     row -= plan.tail[np.where((row >= 0) & (row < n), row, 0)]
-    busy = np.append(~among(plan.kind, SENDS_AND_MOVES), False)
-    op = (event >= n) & (event < 2 * n) & busy[np.where((row >= 0) & (row < n), row, -1)]
+    op = (event >= n) & (event < 2 * n)
+    op[op] = ~among(plan.kind[row[op]], SENDS_AND_MOVES)
     link = np.flatnonzero(op | (event >= 2 * n))
     event, row, op = event[link], np.where(op, row, NONE)[link], op[link]
     if not len(plan.transfers):

@@ -7,14 +7,20 @@ from typing import Any
 import numpy as np
 
 from ppsim.metrics.base import Run, metric
+from ppsim.plan.table import Longs
 from ppsim.timeline import PER_SECOND
+
+
+def messages(run: Run) -> Longs:
+    """How many messages each route carries."""
+    return np.bincount(run.plan.transfers.route, minlength=len(run.plan.routes.src))
 
 
 @metric("links", unit="table", definition="per port: bytes, busy time, busy time / makespan", needs=("links",))
 def links(run: Run) -> list[dict[str, Any]]:
     """One row per port in use, in the order of their names' first use."""
     plan, routes = run.plan, run.plan.routes
-    count = np.bincount(plan.transfers.route, minlength=len(routes.src))
+    count = run.once(messages)
     size, busy = count * routes.bytes, count * routes.occupancy
     total_size, total_busy = np.zeros(len(plan.ports), np.int64), np.zeros(len(plan.ports), np.int64)
     for port in (routes.egress, routes.ingress):
@@ -32,7 +38,7 @@ def links(run: Run) -> list[dict[str, Any]]:
 def pairs(run: Run) -> list[dict[str, int]]:
     """One row per (src, dst) that exchange messages, moves included, gradient sync not; sorted."""
     routes = run.plan.routes
-    count = np.bincount(run.plan.transfers.route, minlength=len(routes.src))
+    count = run.once(messages)
     found: dict[tuple[int, int], list[int]] = {}
     for src, dst, size, times in zip(
         routes.src.tolist(), routes.dst.tolist(), routes.bytes.tolist(), count.tolist(), strict=True

@@ -46,9 +46,10 @@ _UNTIL_READY[[Sort.MOVE, Sort.SYNC]] = Cause.MEMORY, Cause.SYNC
 _CAUSES_OF_PARTS = np.array([Cause.BLOCKED, Cause.UPSTREAM, Cause.QUEUE, Cause.TRANSFER], np.int64)
 """By the part of a wait; the second one's is that of ``_UNTIL_READY``."""
 
+_NEVER_FIRST = (*COMMUNICATION, *MOVES, Kind.UNSHARD, Kind.RESHARD)
 _COUNTS = np.ones(len(Kind), bool)
 """Kinds that can be a rank's first or last op."""
-_COUNTS[[*COMMUNICATION, *MOVES, Kind.UNSHARD, Kind.RESHARD]] = False
+_COUNTS[list(_NEVER_FIRST)] = False
 _IDLE = np.zeros(len(Kind), bool)
 """Kinds whose own time is a wait."""
 _IDLE[list(SENDS_AND_MOVES)] = True
@@ -117,12 +118,11 @@ class _Windows:
             last = np.append(timeline.end, 0)[np.where(rows[1:] > rows[:-1], rows[1:] - 1, -1)]
             end = np.append(last.reshape(plan.ranks, steps).max(axis=0)[:-1], timeline.makespan)
             begin = np.append(0, end[:-1])
-        counts = _COUNTS[plan.kind]
-        if np.all(counts):
+        if not plan.has(*_NEVER_FIRST):
             some = rows[1:] > rows[:-1]
             first, last = np.where(some, rows[:-1], NONE), np.where(some, rows[1:] - 1, NONE)
         else:
-            counting = np.flatnonzero(counts)
+            counting = np.flatnonzero(_COUNTS[plan.kind])
             place = np.searchsorted(counting, rows)
             some = place[1:] > place[:-1]
             counting = np.append(counting, NONE)
@@ -185,11 +185,11 @@ def _waits(run: Run) -> tuple[_Waits, ...]:
     some = windows.rows[1:] > windows.rows[:-1]
     free[windows.rows[:-1][some]] = windows.start[some]
     waiting = np.flatnonzero(timeline.start > free)
+    before = _explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs)
+    if not plan.has(*SENDS_AND_MOVES):
+        return (before,)
     lasting = np.flatnonzero(_IDLE[plan.kind])
     lasting = lasting[timeline.end[lasting] > timeline.start[lasting]]
-    before = _explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs)
-    if not len(lasting):
-        return (before,)
     return before, _explained(run, lasting, timeline.start[lasting], timeline.end[lasting], plan.end_needs)
 
 

@@ -13,6 +13,7 @@ from ppsim.plan.durations import RouteBook, Weights, durations, fused_durations
 from ppsim.plan.index import Index
 from ppsim.plan.links import link_up
 from ppsim.plan.rows import build_rows, with_recompute
+from ppsim.plan.sending import leave_at_once
 from ppsim.plan.table import Holdings, Ints, Longs, Plan, Routes
 from ppsim.plan.versions import versions
 from ppsim.schedules.base import Problem, Schedule
@@ -43,10 +44,11 @@ def build(
         rows, head, problem, experiment, schedule, weights, routes, orders.after, checked=index is not None
     )
     kept_versions = versions(rows, links.events, problem, schedule)
-    held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights, kept_versions)
+    found = routes.finish()
+    at_once = leave_at_once(rows, found, experiment)
+    held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights, at_once, kept_versions)
     capacity = topology.cluster.device.memory
     static = memory.static(problem)
-    found = routes.finish()
     _countable(duration, links.transfers.route, found, held, static)
     return Plan(
         offsets=rows.offsets,

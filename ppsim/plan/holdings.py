@@ -87,15 +87,20 @@ def holdings(
     events: Events,
     problem: Problem,
     weights: Weights,
+    leave_at_once: bool,
     versions: Versions | None = None,
 ) -> tuple[Holdings, Holdings]:
-    """What activations, messages and stashed weights hold, and the activations in flight (a byte each)."""
+    """What activations, messages and stashed weights hold, and the activations in flight (a byte each).
+
+    ``leave_at_once``: a message has left when its producer ends, so that its sender never holds it.
+    """
     held, counted = _Gatherer(), _Gatherer()
     _activations(rows, messages, events, problem, weights, held, counted)
     data = messages.data(rows)
     sent = messages if len(data) == len(messages) else messages.some(data)
     held.add(sent.dst, Category.MESSAGES, sent.bytes, events.start(data), events.end(sent.consumer))
-    held.add(sent.src, Category.MESSAGES, sent.bytes, events.end(sent.producer), events.left(data))
+    if not leave_at_once:
+        held.add(sent.src, Category.MESSAGES, sent.bytes, events.end(sent.producer), events.left(data))
     if versions is not None:
         stashed = versions.stashed
         size = np.array([to_bytes(value) for value in problem.costs.weights], np.int64)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from ppsim.ops import COMMUNICATION
+import numpy as np
+
+from ppsim.config.experiment import Experiment
+from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind
 from ppsim.plan import batches
+from ppsim.plan.rows import Rows
+from ppsim.plan.table import Routes
 from ppsim.plan.wiring import Index, Wiring
 from ppsim.units import to_bytes
 
@@ -18,6 +23,13 @@ def wire(wiring: Wiring) -> None:
         batches.wire(wiring, data)
     else:
         _implied(wiring, data)
+
+
+def leave_at_once(rows: Rows, routes: Routes, experiment: Experiment) -> bool:
+    """Whether every message has left when its producer ends: nothing else is waited for, and no link has ports."""
+    runtime = experiment.runtime
+    waits = runtime.send == "rendezvous" or runtime.p2p == "fused" or rows.has(*COMMUNICATION, Kind.REDUCE_GRAD, *MOVES)
+    return not waits and bool(np.all(routes.egress == NONE)) and not routes.occupancy.any()
 
 
 def _needs_receiver(wiring: Wiring, data: Index) -> Index:

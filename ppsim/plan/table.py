@@ -212,6 +212,15 @@ class Plan:
         """How many ranks there are."""
         return len(self.offsets) - 1
 
+    def has(self, *kinds: Kind) -> bool:
+        """Whether there is a row of one of these kinds."""
+        return any(self._kinds[kind] for kind in kinds)
+
+    @cached_property
+    def _kinds(self) -> list[bool]:
+        top = int(self.kind.max(initial=NONE))
+        return [kind <= top and bool(np.any(self.kind == kind)) for kind in Kind]
+
     @cached_property
     def events(self) -> Events:
         """The numbering of this plan's events."""
