@@ -129,6 +129,7 @@ for other in (Figure(), Figure().add_subplot()):
 """
 
 
+@pytest.mark.slow
 def test_an_ipython_shell_shows_results_comparisons_and_figures() -> None:
     pytest.importorskip("IPython")
     done = subprocess.run([sys.executable, "-c", SHELL], capture_output=True, text=True, check=False)

@@ -78,6 +78,7 @@ def test_a_second_start_runs_nothing_again_and_a_larger_grid_only_what_is_new(tm
     assert results.read_bytes() == text
 
 
+@pytest.mark.slow
 def test_fresh_forgets_and_limit_stops_early(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     first = call("sweep", "x.yaml", "--limit", "3", cwd=tmp_path)
@@ -90,6 +91,7 @@ def test_fresh_forgets_and_limit_stops_early(tmp_path: Path) -> None:
     assert all(after[case] != before[case] for case in before)
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     for jobs in ("1", "2"):
@@ -200,6 +202,7 @@ def test_folders(tmp_path: Path) -> None:
     assert (tmp_path / "results/x/sweep.sqlite").is_file()
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_into_the_folder_of_its_base_run(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     assert call("run", "x.yaml", cwd=tmp_path).returncode == 0
