@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ppsim import whatif
-from ppsim.errors import PpsimError
+from ppsim.errors import PpsimError, shown
 from ppsim.explanation import limits
 from ppsim.result import Result
 
@@ -92,4 +92,6 @@ def compare(results: Sequence[Result]) -> Comparison:
     """Some results beside each other. Raises PpsimError where there are none."""
     if not results:
         raise PpsimError("compare: there is no result to compare; give at least one")
+    if wrong := [result for result in results if not isinstance(result, Result)]:
+        raise PpsimError(f"compare takes results, as simulate gives them, not {shown(wrong[0])}")
     return Comparison(tuple(results))

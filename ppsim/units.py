@@ -83,6 +83,10 @@ COUNTED: Final[dict[str, _Counted]] = {
     "time": _Counted("s", 10**9, "times go up to 73 years (2^61 ns)"),
     "size": _Counted("bytes", 1, "sizes go up to 2 EiB (2^61 bytes)"),
 }
+_SPELLED_OUT: Final = {
+    "second": "s", "sec": "s", "millisecond": "ms", "msec": "ms", "microsecond": "us", "usec": "us", "nanosecond": "ns",
+    "nsec": "ns", "minute": "min", "hour": "h",
+}  # fmt: skip
 _EXACT: Final = Context(prec=90, traps=[Inexact])
 
 
@@ -147,6 +151,8 @@ def _unit_meant(unit: str, dimension: Dimension) -> str:
         kilo = "k" if prefix == "K" else prefix
         byte = f"{prefix}iB" if binary and prefix else f"{kilo}B"
         return f"; did you mean '{kilo}bit{per_second}' or '{byte}{per_second}'?"
+    if (word := _SPELLED_OUT.get(unit.lower().removesuffix("s"))) in due.accepted:
+        return f"; did you mean '{word}'?"
     return did_you_mean(unit, due.accepted) or f"; {due.noun} is written in {', '.join(due.shown)}"
 
 

@@ -67,3 +67,8 @@ def _sum(found: Split) -> int:
 def test_parts_sum_to_the_makespan(exp: ppsim.Experiment) -> None:
     result = ppsim.simulate(exp, engine="simpy")
     assert _sum(split(result, "simpy")) == result.timeline.makespan
+
+
+def test_what_is_no_result_cannot_be_compared() -> None:
+    with pytest.raises(ppsim.PpsimError, match="compare takes results, as simulate gives them, not 1"):
+        ppsim.compare([1])  # type: ignore[list-item]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
-from ppsim.errors import ConfigError
+from ppsim.errors import ConfigError, shown
 
 
 def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) -> Experiment:
@@ -17,6 +18,8 @@ def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) ->
 
     Raises ConfigError with one line per mistake, each as file:line:column: key: what is wrong.
     """
+    if not isinstance(path, str | PathLike):
+        raise ConfigError(f"load takes the path of a YAML file, not {shown(path)}")
     path = Path(path)
     document = yamlfile.read(path)
     if overrides:

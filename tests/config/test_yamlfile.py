@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ppsim.config.load import load
 from ppsim.config.yamlfile import Document, dump, override, read
 from ppsim.errors import ConfigError
 
@@ -456,3 +457,8 @@ def test_what_is_dumped_reads_back(tmp_path_factory: pytest.TempPathFactory, dat
     file = tmp_path_factory.getbasetemp() / "dumped.yaml"
     file.write_bytes(dump(data).encode())
     assert read(file).data == data
+
+
+def test_what_is_no_path_is_no_config() -> None:
+    with pytest.raises(ConfigError, match="load takes the path of a YAML file, not 3"):
+        load(3)  # type: ignore[arg-type]
