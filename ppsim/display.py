@@ -31,6 +31,13 @@ def console(width: int = 120) -> Console:
     return Console(markup=False, highlight=False, emoji=False, width=None if sys.stdout.isatty() else width)
 
 
+def stderr_console() -> Console:
+    """The same on standard error, as wide as that is."""
+    from rich.console import Console
+
+    return Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
 def seconds(value: float | None) -> str:
     """A time in the unit that fits it, to four digits: '41.3 ms'."""
     if value is None:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
+from ppsim.display import stderr_console
 from ppsim.watch import Watch
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ EVERY_S = 0.2
 @contextmanager
 def progress() -> Iterator[Watch]:
     """A watch for ``simulate``, and a bar that follows it."""
-    from rich.console import Console
-
-    watch, out, over = Watch(), Console(stderr=True, markup=False, highlight=False, emoji=False), Event()
+    watch, out, over = Watch(), stderr_console(), Event()
     if not out.is_terminal:
         yield watch
         return

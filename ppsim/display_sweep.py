@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from ppsim.display import console, percent, seconds, size, table_of
+from ppsim.display import console, percent, seconds, size, stderr_console, table_of
 from ppsim.errors import printable
 from ppsim.sweep.columns import DIMENSIONS, Column
 from ppsim.sweep.report import MEMORY, TOP, Ranking, grouped, short_names, thinned, varying
@@ -15,7 +15,6 @@ from ppsim.sweep.run import Progress
 from ppsim.units import show
 
 if TYPE_CHECKING:
-    from rich.console import Console
 
     from ppsim.sweep.search import Found, Space
 
@@ -25,12 +24,6 @@ HEADS = {
     "ranks": "p", "microbatches": "m", "virtual_stages": "v", "step_time_s": "step time", "bubble_ratio": "bubble",
     "peak_memory_bytes": "peak memory",
 }  # fmt: skip
-
-
-def _stderr() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
 def figure(name: str, value: Any) -> str:
@@ -144,7 +137,7 @@ def bar(total: int) -> Iterator[Callable[[Progress], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
-    out = _stderr()
+    out = stderr_console()
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
     with Bars(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
         task = bars.add_task("", total=total)
@@ -157,7 +150,7 @@ def spinner(words: str) -> Iterator[Callable[[str], None]]:
     from rich.progress import Progress as Bars
     from rich.progress import TextColumn
 
-    out = _stderr()
+    out = stderr_console()
     column = TextColumn("{task.description}", markup=False)
     with Bars(column, console=out, transient=True, disable=not out.is_terminal) as bars:
         task = bars.add_task(words)

@@ -27,7 +27,7 @@ class _Compiled(Generic[P, T]):
 
 
 def jit(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of arrays and numbers that calls no other, compiled once the compiled engine has loaded Numba.
+    """A function of arrays and numbers that calls no other, compiled once the engine or a long search has loaded Numba.
 
     Till then Python runs it as it stands: a run that SimPy simulates is small, and would wait for Numba longer than it
     could save. The result is the same: integers within 64 bits.

@@ -124,6 +124,12 @@ def among(kind: NDArray[np.int8], kinds: Iterable[Kind]) -> NDArray[np.bool_]:
     return found
 
 
+def present(kind: NDArray[np.int8]) -> list[bool]:
+    """Whether each kind is in a column, by its number; stops looking where it finds one."""
+    top = int(kind.max(initial=NONE))
+    return [one <= top and bool(np.any(kind == one)) for one in Kind]
+
+
 def _column(values: ArrayLike, dtype: type[np.generic], length: int) -> NDArray[np.int32]:
     column = np.asarray(values, dtype=dtype)
     return np.full(length, column, dtype) if column.ndim == 0 else column

@@ -127,13 +127,13 @@ def _without_ports(work: _Work, moment: Longs) -> None:
     waiter = np.full(ranks + 1, NONE, np.int64)
     next_waiter = np.full(ranks, NONE, np.int64)
     stack = np.empty(t + 1, np.int64)
-    todo = np.arange(ranks)[::-1].copy()
+    runnable = np.arange(ranks)[::-1].copy()
     tasks, asked = ranks, 0
     while tasks or asked < t:
         depth, missing = 0, NEVER
         if tasks:
             tasks -= 1
-            rank = todo[tasks]
+            rank = runnable[tasks]
             row, stop = at[rank], offsets[rank + 1]
             thing, need, when = row if moment[row] < 0 else n + row, seen[rank], latest[rank]
         else:
@@ -190,7 +190,7 @@ def _without_ports(work: _Work, moment: Longs) -> None:
         while following != NONE:
             other, following = following, next_waiter[following]
             if moment[awaited[other]] >= 0:
-                todo[tasks] = other
+                runnable[tasks] = other
                 tasks += 1
             else:
                 next_waiter[other], waiter[rank] = waiter[rank], other

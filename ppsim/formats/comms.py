@@ -63,12 +63,12 @@ def early_receives(orders: Orders) -> Orders:
     """
     _refuse_communication(orders)
     home = homes(orders)
-    todo = [deque(units(table)) for table in orders]
-    done: list[list[Unit]] = [[] for _ in todo]
+    ahead = [deque(units(table)) for table in orders]
+    done: list[list[Unit]] = [[] for _ in ahead]
     there: set[Op] = set()  # inputs by their RECV, those that never leave their rank included
-    while any(todo):
+    while any(ahead):
         moved = False
-        for rank, steps in enumerate(todo):
+        for rank, steps in enumerate(ahead):
             if not steps or not there.issuperset(_inputs(steps[0], home)):
                 continue
             moved = True
@@ -83,7 +83,7 @@ def early_receives(orders: Orders) -> Orders:
                     done[rank].append((send,))
                     done[home[receive.stage]].append((receive,))
         if not moved:
-            raise DeadlockError(_stuck(todo, there, home))
+            raise DeadlockError(_stuck(ahead, there, home))
     return _orders(done, orders)
 
 
@@ -239,9 +239,9 @@ def _refuse_communication(orders: Orders) -> None:
         raise FormatError(f"the order holds {listed}: it spells its communication out already; write it as it stands")
 
 
-def _stuck(todo: Iterable[deque[Unit]], there: set[Op], home: dict[int, int]) -> str:
+def _stuck(ahead: Iterable[deque[Unit]], there: set[Op], home: dict[int, int]) -> str:
     lines = []
-    for rank, steps in enumerate(todo):
+    for rank, steps in enumerate(ahead):
         if steps:
             missing = ", ".join(str(op) for op in _inputs(steps[0], home) if op not in there)
             lines.append(f"rank {rank} at {cell(steps[0])} waits for {missing}, which is never sent")

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops import NONE, Kind, among
+from ppsim.ops import Kind, among, present
 from ppsim.plan.table import Ints, narrowest
 
 
@@ -56,8 +56,7 @@ class Index:
 
     @cached_property
     def _kinds(self) -> list[bool]:
-        top = int(self.kind.max(initial=NONE))
-        return [kind <= top and bool(np.any(self.kind == kind)) for kind in Kind]
+        return present(self.kind)
 
     def select(self, *kinds: Kind) -> Ints:
         """The rows of these kinds."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import Notice
-from ppsim.ops import NONE, Kind, Op
+from ppsim.ops import NONE, Kind, Op, present
 from ppsim.placement import Placement
 
 Ints = NDArray[np.int32]
@@ -218,8 +218,7 @@ class Plan:
 
     @cached_property
     def _kinds(self) -> list[bool]:
-        top = int(self.kind.max(initial=NONE))
-        return [kind <= top and bool(np.any(self.kind == kind)) for kind in Kind]
+        return present(self.kind)
 
     @cached_property
     def events(self) -> Events:

@@ -14,7 +14,7 @@ from ppsim.errors import Notice
 from ppsim.model import Whole, one_or_list
 from ppsim.ops import MOVES, NONE, Kind, Ops, Orders, concat, ops
 from ppsim.schedules.base import Problem, Schedule
-from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, one_forward_one_backward
+from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, warm_up_and_alternate
 
 Pairs = Annotated[
     Annotated[Literal["mirror"], Tag("<one>")] | Annotated[list[list[Whole]], Tag("<list>")],
@@ -87,8 +87,7 @@ class BPipe(Schedule):
         per_rank: list[Ops] = []
         waiting: list[Ops] = []
         awaited: list[Ops] = []
-        for x in range(p):
-            order = one_forward_one_backward(problem.rank(x), p - x)
+        for x, order in enumerate(warm_up_and_alternate(problem, lambda rank: p - rank)):
             if min(m, p - x) > limit:
                 lender = _Lender(order, limit, partner[x])
                 order = lender.table()

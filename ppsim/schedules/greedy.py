@@ -15,7 +15,7 @@ from ppsim.schedules.base import Problem
 from ppsim.schedules.search.instance import SPLIT, Instance
 from ppsim.schedules.search.listing import Policy, list_schedule
 from ppsim.schedules.search.portfolio import as_orders
-from ppsim.schedules.zb import Limited
+from ppsim.schedules.search.schedule import Limited
 
 
 class Greedy(Limited):

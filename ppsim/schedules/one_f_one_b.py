@@ -5,32 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.model import Whole
-from ppsim.ops import Kind, Ops, Orders, alternate, concat
-from ppsim.schedules.base import Problem, Rank, Schedule
+from ppsim.ops import Kind, Orders
+from ppsim.schedules.base import Problem, Schedule
+
+Numbers = NDArray[np.int64]
 
 
-def one_forward_one_backward(rank: Rank, before_first_backward: int) -> Ops:
-    """Warm up until so many forwards are done, then one backward, one forward, then drain."""
-    return one_each(rank.forwards(), rank.backwards(), before_first_backward)
+def warm_up_and_alternate(
+    problem: Problem,
+    before_first_backward: Callable[[int], int],
+    forwards: Numbers | None = None,
+    backwards: Numbers | None = None,
+) -> Orders:
+    """On every rank so many forwards, then one backward and one forward in turn, then what is left.
 
-
-def one_each(forward: Ops, backward: Ops, before_first_backward: int) -> Ops:
-    """The same for any forwards and their backwards."""
-    warm = min(before_first_backward - 1, len(forward))
-    steady = len(forward) - warm
-    return concat(forward[:warm], alternate(forward[warm:], backward[:steady]), backward[steady:])
-
-
-def warm_up_and_alternate(problem: Problem, before_first_backward: Callable[[int], int]) -> Orders:
-    """The same for all ranks at once; the function says how many forwards of each rank go first."""
-    m = problem.microbatches
-    lead = [min(before_first_backward(rank) - 1, m) for rank in range(problem.ranks)]
-    return Orders.in_turn(problem.every(Kind.F), problem.every(Kind.B), lead)
+    ``before_first_backward`` says for each rank how many forwards are done by then; ``forwards`` and ``backwards`` are
+    the microbatches in their orders (default: ascending).
+    """
+    first, second = problem.every(Kind.F, forwards), problem.every(Kind.B, backwards)
+    most = len(first.microbatch)
+    return Orders.in_turn(first, second, [min(before_first_backward(r) - 1, most) for r in range(problem.ranks)])
 
 
 def fewer_microbatches_than_ranks(

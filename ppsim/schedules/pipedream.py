@@ -11,10 +11,9 @@ from pydantic import Field
 
 from ppsim.errors import ScheduleError
 from ppsim.model import Flag, Whole
-from ppsim.ops import Kind, Ops, Orders, ops
+from ppsim.ops import Grid, Kind, Ops, Orders
 from ppsim.placement import Placement, loop
 from ppsim.schedules.base import Problem, Schedule
-from ppsim.schedules.one_f_one_b import one_each
 
 
 class PipeDream(Schedule):
@@ -86,8 +85,9 @@ class PipeDream(Schedule):
                 before[stage] = min(before[stage], ahead // copies[stage] + 1)
 
         def order(stage: int, copy: int) -> Ops:
-            minibatches = np.arange(copy, total, copies[stage])
-            return one_each(ops(Kind.F, stage, minibatches), ops(Kind.B, stage, minibatches), before[stage])
+            minibatches, held = np.arange(copy, total, copies[stage], dtype=np.int32), np.array([[stage]], np.int32)
+            forwards, backwards = (Grid(kind, held, minibatches) for kind in (Kind.F, Kind.B))
+            return Orders.in_turn(forwards, backwards, [min(before[stage] - 1, len(minibatches))]).table
 
         return Orders.of([order(stage, copy) for stage, n in enumerate(copies) for copy in range(n)])
 

@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from ppsim.ops import Kind, Ops, Orders
-from ppsim.schedules.base import Problem, Rank, Schedule
-from ppsim.schedules.one_f_one_b import one_each
+from ppsim.ops import Orders
+from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.one_f_one_b import warm_up_and_alternate
 
 
 class PipeDream2BW(Schedule):
@@ -36,8 +36,4 @@ class PipeDream2BW(Schedule):
     def orders(self, problem: Problem) -> Orders:
         """On every rank the whole stream as 1F1B."""
         total = np.arange(problem.microbatches * problem.steps)
-
-        def order(rank: Rank) -> Ops:
-            return one_each(rank.ops(Kind.F, 0, total), rank.ops(Kind.B, 0, total), rank.distance_to_last + 1)
-
-        return problem.per_rank(order)
+        return warm_up_and_alternate(problem, lambda rank: problem.ranks - rank, total, total)

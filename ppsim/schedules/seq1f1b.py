@@ -13,9 +13,9 @@ from pydantic import Field
 from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.model import Whole
-from ppsim.ops import Kind, Ops, Orders, ops
-from ppsim.schedules.base import Problem, Rank, Schedule, Slice
-from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, one_each
+from ppsim.ops import Orders
+from ppsim.schedules.base import Problem, Schedule, Slice
+from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, warm_up_and_alternate
 from ppsim.units import Factor
 
 
@@ -60,10 +60,7 @@ class Seq1F1B(Schedule):
 
     def orders(self, problem: Problem) -> Orders:
         """Warm-up forwards (k-1 more than 1F1B), pairs of forward and backward, the remaining backwards."""
-        return problem.per_rank(self._rank)
-
-    def _rank(self, rank: Rank) -> Ops:
-        forward = rank.forwards()
-        last_slice_first = np.arange(rank.microbatches).reshape(-1, self.slices)[:, ::-1].ravel()
-        backward = ops(Kind.B, rank.stages[0], last_slice_first)
-        return one_each(forward, backward, rank.distance_to_last + self.slices)
+        last_slice_first = np.arange(problem.microbatches).reshape(-1, self.slices)[:, ::-1].ravel()
+        return warm_up_and_alternate(
+            problem, lambda rank: problem.ranks - 1 - rank + self.slices, backwards=last_slice_first
+        )

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ppsim.placement import Placement, v_shape
-from ppsim.schedules.zb import Searched
+from ppsim.schedules.search.schedule import SearchedV
 
 
-class VHalf(Searched):
+class VHalf(SearchedV):
     """V-Half: floor((p+2)/2) activations on every rank, about half of 1F1B's, for about half of its bubble.
 
     Source: Qi et al. 2024 (Pipeline parallelism with controllable memory), arXiv 2405.15362, table 1.
     """
 
     name: Literal["v_half"] = "v_half"
-
-    def placement(self, ranks: int) -> Placement:
-        """Rank r holds stages r and 2p-1-r."""
-        return v_shape(ranks)
 
     def default_limit(self, ranks: int) -> int:
         """Activations of a chunk, two of which make one of a rank."""
