@@ -31,6 +31,10 @@ class StageCosts:
     gradients: Values
     optimizer_state: Values
     optimizer: Values
+    transient_forward: Values = ()
+    """What a forward (or its recomputation) needs beside what it keeps, while it runs (empty: nothing)."""
+    transient_backward: Values = ()
+    """What a backward, or a half of it, needs beside the activation, while it runs (empty: nothing)."""
     overlapped: Values | None = None
     atomic_pairs: bool = True
     """A fused pair hands on both outputs at its end; else it runs as the forward, then the backward."""
