@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import ppsim
 from ppsim.config.experiment import Experiment
+from ppsim.costs.partition.layout import SplitError, from_layout
 from ppsim.errors import FormatError
 from ppsim.formats.megatron import Imported, convert
 from ppsim.formats.megatron import layers as sharing
-from ppsim.formats.megatron.layers import SplitError
 
 SMALL = "--micro-batch-size 1 --global-batch-size 8 --seq-length 128 --hidden-size 64 --bf16 "
 INTERLEAVED = r"""#!/bin/bash
@@ -247,7 +247,7 @@ def test_a_split_keeps_every_layer_or_names_others_that_do(layers: int, ranks: i
             words = text.split()
             asked = dict(zip(words[::2], words[1::2], strict=True))
             if layout := asked.get(sharing.LAYOUT):
-                split, total = sharing.from_layout(layout.strip("'"), layers, ranks), layers
+                split, total = from_layout(layout.strip("'"), layers, ranks), layers
                 assert max(split.layers) - min(split.layers) <= 1
             elif sharing.FIRST in asked:
                 first, last = int(asked[sharing.FIRST]), int(asked[sharing.LAST])

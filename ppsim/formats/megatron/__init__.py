@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
+from ppsim.costs.partition.layout import Split
 from ppsim.errors import ConfigError, FormatError, printable
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.effects import old_spellings, without_effect
-from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT, Split
+from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
 from ppsim.formats.megatron.settings import (
     CHUNKS,
     COMBINED,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ppsim.costs.partition.layout import Split
 from ppsim.formats.megatron.arguments import OLD, Arguments
-from ppsim.formats.megatron.layers import FIRST, LAST, Split
+from ppsim.formats.megatron.layers import FIRST, LAST
 from ppsim.formats.megatron.settings import (
     CHUNKS,
     EMBEDDING,

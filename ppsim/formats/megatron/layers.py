@@ -9,34 +9,12 @@ Source: Megatron-LM core 0.17, transformer/transformer_config.py (validation), t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
-from itertools import groupby
-from typing import NamedTuple
 
-from ppsim.errors import PpsimError, shown
+from ppsim.costs.partition.layout import MAX_STAGES, Split, SplitError, layout_of, multiples, nearly_equal
 
 FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-num-layers"
 LAYOUT = "--pipeline-model-parallel-layout"
-MAX_STAGES = 100_000
-KINDS = {"E": "the embedding", "t": "a transformer layer", "m": "a multi-token prediction layer", "L": "the loss"}
-
-
-class SplitError(PpsimError):
-    """The layers can't be shared out as asked."""
-
-
-class Split(NamedTuple):
-    """Transformer layers and multi-token prediction layers of each stage."""
-
-    layers: tuple[int, ...]
-    extra: tuple[int, ...]
-    ranks: int
-
-    @property
-    def chunks(self) -> int:
-        """Stages per rank (v)."""
-        return len(self.layers) // self.ranks
 
 
 def even(layers: int, ranks: int, chunks: int, embedding: bool = False, loss: bool = False, extra: int = 0) -> Split:
@@ -91,50 +69,6 @@ def uneven(layers: int, ranks: int, chunks: int, first: int | None, last: int | 
     return _split(layers, [count // chunks for _ in range(chunks) for count in per_rank], ranks, extra)
 
 
-def from_layout(text: str, layers: int, ranks: int, extra: int = 0) -> Split:
-    """As a layout string says, as ``Et*3|(tt|)*29m|L``: stages between bars, ``*n`` repeats, commas mean nothing."""
-    stages = _unrolled(text).split("|")
-    if len(stages) % ranks:
-        raise SplitError(
-            f"the layout has {len(stages)} stages, which isn't a multiple of the {ranks} ranks; "
-            f"{' or '.join(map(str, multiples(len(stages), ranks)))} stages work"
-        )
-    flat = "".join(stages)
-    for kind, due, what in (("t", layers, "--num-layers"), ("m", extra, "--mtp-num-layers")):
-        if flat.count(kind) != due:
-            raise SplitError(
-                f"the layout has {flat.count(kind)} layers '{kind}', {what} is {due}; both must be the same, "
-                + (f"as in '{layout_of(balanced(layers, len(stages)))}'" if kind == "t" else "or none is built")
-            )
-    for kind, place, wrong in (("E", "first", flat[:1] != "E"), ("L", "last", flat[-1:] != "L")):
-        if wrong or flat.count(kind) != 1:
-            raise SplitError(f"the layout needs '{kind}' ({KINDS[kind]}) once, and as its {place}")
-    holders = [stage for stage, held in enumerate(stages) if "m" in held]
-    if extra and ("m" in flat[: flat.rindex("t")] or len(holders) > 1 or holders[0] < len(stages) - ranks):
-        raise SplitError(
-            "the layout needs its 'm' (multi-token prediction) after all 't', in one stage, in a rank's last chunk"
-        )
-    return Split(tuple(s.count("t") for s in stages), tuple(s.count("m") for s in stages), ranks)
-
-
-def balanced(layers: int, stages: int) -> list[int]:
-    """As equal as can be; the stages that also hold the embedding and the loss are the last to get one more."""
-    each, more = divmod(layers, stages)
-    longer = {*[*range(1, stages - 1), 0][:more]}
-    return [each + (stage in longer) for stage in range(stages)]
-
-
-def layout_of(counts: list[int]) -> str:
-    """The layout string of so many layers per stage."""
-    last = _repeated(counts[-1]) + "L"
-    groups = [(f"{_repeated(count)}|", len(list(run))) for count, run in groupby(counts[:-1])]
-    return "E" + "".join(stage if times == 1 else f"({stage})*{times}" for stage, times in groups) + last
-
-
-def _repeated(count: int) -> str:
-    return "t" * count if count < 3 else f"t*{count}"
-
-
 def _split(layers: int, counts: list[int], ranks: int, extra: int) -> Split:
     if sum(counts) != layers:
         raise SplitError(f"the stages hold {sum(counts)} layers, the model has {layers}")
@@ -162,7 +96,7 @@ def _alternatives(layers: int, ranks: int, chunks: int, counted: int) -> Iterato
         first, middle, last = (count * chunks for count in ends)
         yield f"{FIRST} {first} {LAST} {last} ({ranks - 2} ranks x {middle} + {first} + {last} = {layers})"
     if stages <= min(layers, MAX_STAGES):
-        yield f"{LAYOUT} '{layout_of(balanced(layers, stages))}'"
+        yield f"{LAYOUT} '{layout_of(nearly_equal(layers, stages))}'"
 
 
 def _equal_middle(layers: int, ranks: int) -> tuple[int, int, int] | None:
@@ -199,42 +133,13 @@ def _unequal_ends(
     near = [c for c in sorted(range(1, layers + 1), key=lambda c: (abs(c - ends[-1]), c)) if fits(c)][:2]
     stages = ranks * chunks
     what = [f"{key} {' or '.join(map(str, near))}"] if near else []
-    what += [f"{LAYOUT} '{layout_of(balanced(layers, stages))}'"] if stages <= min(layers, MAX_STAGES) else []
+    what += [f"{LAYOUT} '{layout_of(nearly_equal(layers, stages))}'"] if stages <= min(layers, MAX_STAGES) else []
     return f"{why}; what works: {'; '.join(what) or f'at most {layers} stages'}"
-
-
-def _unrolled(text: str) -> str:
-    """The layout with its repetitions written out."""
-    bare = text.replace(",", "")
-    if wrong := re.search(r"[^EtmL|()*0-9]", bare):
-        kinds = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
-        raise SplitError(f"{shown(wrong[0])} in the layout is none of {kinds}, | between stages, or (…)*n and x*n")
-    repeats = re.compile(r"\(([^()]+)\)\*([0-9]+)|([EtmL|])\*([0-9]+)")
-    for pattern in (re.compile(r"\(([^()]+)\)\*([0-9]+)"), re.compile(r"([EtmL|])\*([0-9]+)")):
-        length = len(bare)
-        for found in pattern.finditer(bare):
-            times = int(found[2]) if len(found[2]) < 8 else MAX_STAGES * 100
-            length += len(found[1]) * times
-        if length > MAX_STAGES * 100:
-            raise SplitError(f"the layout has more than {MAX_STAGES * 100:,} layers and bars")
-        bare = pattern.sub(lambda found: found[1] * int(found[2]), bare)
-    if wrong := re.search(r"[^EtmL|]+", bare):
-        hint = "; brackets can't be nested" if repeats.search(text) else ""
-        raise SplitError(
-            f"{shown(wrong[0])} in the layout repeats nothing; write (…)*n or x*n, as in 'E(t*3|)*7tL'{hint}"
-        )
-    return bare
 
 
 def _sum(layers: int, counted: int) -> str:
     ends = " and the loss or embedding, counted as 1 layer," if counted == 1 else " and 2 for embedding and loss"
     return f"{layers} layers{ends if counted else ''}"
-
-
-def multiples(value: int, step: int) -> list[int]:
-    """The nearest multiples, one below and one above."""
-    below = value // step * step
-    return [count for count in (below, below + step) if count]
 
 
 def _nearest(value: int, choices: list[int]) -> list[int]:

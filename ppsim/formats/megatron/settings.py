@@ -12,9 +12,10 @@ from fractions import Fraction
 from math import lcm
 from typing import Any, NamedTuple
 
+from ppsim.costs.partition.layout import MAX_STAGES, Split, SplitError, from_layout, multiples
 from ppsim.formats.megatron import layers as sharing
 from ppsim.formats.megatron.arguments import LAUNCHER, Arguments, Mistake
-from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT, MAX_STAGES, Split, SplitError
+from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
 from ppsim.schedules.interleaved_1f1b import default_group
 from ppsim.units import show
 
@@ -111,7 +112,7 @@ class Reader:
         if world is not None and world % model:
             text = (
                 f"world size {world} isn't a multiple of tensor {tensor} x pipeline {ranks} x context {context} = "
-                f"{model} GPUs; {' or '.join(map(str, sharing.multiples(world, model)))} GPUs work"
+                f"{model} GPUs; {' or '.join(map(str, multiples(world, model)))} GPUs work"
             )
             if self.per_node and model % self.per_node == 0:
                 text += f", as by --nnodes {model // self.per_node}"
@@ -123,7 +124,7 @@ class Reader:
         if any(self.arguments.names(name) and not self.arguments.number(name) for name in needed):
             return None
         if total % (micro * data):
-            near = " or ".join(map(str, sharing.multiples(total, micro * data)))
+            near = " or ".join(map(str, multiples(total, micro * data)))
             self.arguments.wrong(
                 "--global-batch-size",
                 f"isn't a multiple of micro-batch size {micro} x {data} data-parallel replicas = {micro * data}; "
@@ -167,7 +168,7 @@ class Reader:
             return None
         try:
             if LAYOUT in ways:
-                return sharing.from_layout(arguments.given[LAYOUT].value.strip("'\""), layers, ranks, extra)
+                return from_layout(arguments.given[LAYOUT].value.strip("'\""), layers, ranks, extra)
             if ends:
                 return sharing.uneven(layers, ranks, chunks or 1, first, last, extra)
             if per_chunk is not None:
@@ -221,7 +222,7 @@ class Reader:
                 blamed, f"a group of {group} microbatches is not from {p} (ranks) to {m} (microbatches)"
             )
         elif 0 < m % group < p:
-            near = " or ".join(str(n * sizes.micro_batch * sizes.data) for n in sharing.multiples(m, group))
+            near = " or ".join(str(n * sizes.micro_batch * sizes.data) for n in multiples(m, group))
             self.arguments.wrong(
                 blamed,
                 f"{m} microbatches in groups of {group} leave a last group of {m % group}, fewer than the {p} ranks, "
@@ -277,7 +278,7 @@ class Reader:
         halves = 2 * sizes.context if sizes.context > 1 else 1
         if sequence % (step := lcm(cut, halves)):
             why = f"context {sizes.context}, tensor {sizes.tensor}; with context parallelism in two halves"
-            near = " or ".join(map(str, sharing.multiples(sequence, step)))
+            near = " or ".join(map(str, multiples(sequence, step)))
             arguments.wrong(
                 "--seq-length", f"{sequence} can't be cut evenly ({why}): a multiple of {step} is due; {near} works"
             )
