@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ppsim import plot as plot
-    from ppsim.comparison import Comparison as Comparison
-    from ppsim.comparison import compare as compare
+    from ppsim.analysis.compare import Comparison as Comparison
+    from ppsim.analysis.compare import compare as compare
+    from ppsim.analysis.explain import explain as explain
+    from ppsim.analysis.result import Result as Result
+    from ppsim.analysis.simulate import simulate as simulate
     from ppsim.config.experiment import Experiment as Experiment
     from ppsim.config.load import load as load
     from ppsim.errors import ConfigError as ConfigError
@@ -21,16 +24,13 @@ if TYPE_CHECKING:
     from ppsim.errors import FormatError as FormatError
     from ppsim.errors import PpsimError as PpsimError
     from ppsim.errors import ScheduleError as ScheduleError
-    from ppsim.explanation import explain as explain
     from ppsim.formats.torch_live import from_torch as from_torch
-    from ppsim.result import Result as Result
     from ppsim.schedules import Schedule as Schedule
-    from ppsim.simulation import simulate as simulate
     from ppsim.sweep.export import read_sweep as read_sweep
 
 _PUBLIC = {
-    "Comparison": "ppsim.comparison",
-    "compare": "ppsim.comparison",
+    "Comparison": "ppsim.analysis.compare",
+    "compare": "ppsim.analysis.compare",
     "Experiment": "ppsim.config.experiment",
     "load": "ppsim.config.load",
     "ConfigError": "ppsim.errors",
@@ -38,11 +38,11 @@ _PUBLIC = {
     "FormatError": "ppsim.errors",
     "PpsimError": "ppsim.errors",
     "ScheduleError": "ppsim.errors",
-    "explain": "ppsim.explanation",
+    "explain": "ppsim.analysis.explain",
     "from_torch": "ppsim.formats.torch_live",
-    "Result": "ppsim.result",
+    "Result": "ppsim.analysis.result",
     "Schedule": "ppsim.schedules",
-    "simulate": "ppsim.simulation",
+    "simulate": "ppsim.analysis.simulate",
     "read_sweep": "ppsim.sweep.export",
 }
 
@@ -67,7 +67,7 @@ def load_ipython_extension(shell: Any) -> None:
 
     def by(function: str) -> Any:
         def show(shown: Any) -> Any:
-            from ppsim import display
+            from ppsim.display import result as display
 
             return getattr(display, function)(shown)
 
@@ -75,8 +75,8 @@ def load_ipython_extension(shell: Any) -> None:
 
     # By name: neither the results nor the plots are imported before one is shown.
     formatters = shell.display_formatter.formatters
-    formatters["text/html"].for_type_by_name("ppsim.result", "Result", by("page"))
-    formatters["text/html"].for_type_by_name("ppsim.comparison", "Comparison", by("comparison_page"))
+    formatters["text/html"].for_type_by_name("ppsim.analysis.result", "Result", by("page"))
+    formatters["text/html"].for_type_by_name("ppsim.analysis.compare", "Comparison", by("comparison_page"))
     formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", by("figure"))
     formatters["image/png"].for_type_by_name("matplotlib.axes._axes", "Axes", by("figure"))
 

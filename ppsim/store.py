@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from ppsim.analysis.result import Result
 from ppsim.config import resolved
 from ppsim.errors import PpsimError, printable
-from ppsim.result import Result
 
 MARKER = ".ppsim"
 LOCK = ".lock"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ppsim.metrics import Run
 from ppsim.ops import Ops, Orders, parse_row
-from ppsim.placement import Placement, inferred
+from ppsim.ops.placement import Placement, inferred
 from ppsim.schedules import Problem, Schedule
 from tests.simulated import simulate
 

@@ -95,7 +95,9 @@ ANSWERS: list[tuple[str, Callable[[], Any], Any]] = [
             lambda r: (int(r.transfers["bytes"][0]), round((r.transfers.left_s - r.transfers.start_s)[0] * 1e6, 2))
         )(
             ask(
-                "1f1b", 2, 1,
+                "1f1b",
+                2,
+                1,
                 costs={"message": {"sequence": 32, "hidden": 12288, "dtype": "bf16"}},
                 cluster=between_nodes(bandwidth="109 Gbit/s"),
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ppsim import dialects
 from ppsim.ops import Orders, parse_row
+from ppsim.ops import orderfile as dialects
 from tests.goldens import FOLDER, Case, cases
 from tests.reference import UNIT, makespan, peaks, times
 

@@ -26,9 +26,7 @@ def _makespan(schedule: str, p: int, m: int, v: int, forward: str, backward: str
     return Fraction(result.timeline.makespan, 10**6)
 
 
-@pytest.mark.parametrize(
-    "row", ROWS, ids=["-".join([r["system"].split()[0], *list(r.values())[1:9]]) for r in ROWS]
-)
+@pytest.mark.parametrize("row", ROWS, ids=["-".join([r["system"].split()[0], *list(r.values())[1:9]]) for r in ROWS])
 def test_peer_gives_the_same_makespan(row: dict[str, str]) -> None:
     backward = str(Fraction(row["backward"]) + Fraction(row["weight"]))
     found = _makespan(
@@ -44,9 +42,7 @@ def test_peer_gives_the_same_makespan(row: dict[str, str]) -> None:
 def test_latency_closed_forms(p: int, rounds: int, latency: str) -> None:
     """1F1B (m+p-1)(F+B) + 2c(m(p-1)/p + p-2) where p divides m; GPipe (m+p-1)(F+B) + 2c(p-1). F = 1, B = 2."""
     m, c = p * rounds, Fraction(latency)
-    assert _makespan("1f1b", p, m, 1, "1", "2", latency) == 3 * (m + p - 1) + 2 * c * (
-        Fraction(m * (p - 1), p) + p - 2
-    )
+    assert _makespan("1f1b", p, m, 1, "1", "2", latency) == 3 * (m + p - 1) + 2 * c * (Fraction(m * (p - 1), p) + p - 2)
     assert _makespan("gpipe", p, m, 1, "1", "2", latency) == 3 * (m + p - 1) + 2 * c * (p - 1)
 
 

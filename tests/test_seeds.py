@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ppsim
-from ppsim.explanation import limits
+from ppsim.analysis.explain import limits
 from tests.simulated import ms, simulate
 
 CONFIGS = Path(__file__).parent.parent / "configs"

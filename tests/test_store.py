@@ -41,7 +41,9 @@ def test_every_file_is_there(result: ppsim.Result) -> None:
 
 def test_tables_have_their_columns(result: ppsim.Result) -> None:
     store.write(result, Path("x"), pictures=False)
-    heads = {name: Path("x", name).read_text(encoding="utf-8").splitlines()[0] for name in FILES if name.endswith("csv")}
+    heads = {
+        name: Path("x", name).read_text(encoding="utf-8").splitlines()[0] for name in FILES if name.endswith("csv")
+    }
     assert heads["tasks.csv"] == "rank,step,stage,microbatch,kind,op,start_s,end_s,wait_s,wait_cause,blocked_by"
     assert heads["transfers.csv"] == "op,src,dst,bytes,ready_s,start_s,left_s,arrive_s,egress,ingress"
     assert heads["memory.csv"].startswith("rank,time_s,weights_bytes")

@@ -21,7 +21,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import core_schema
 
-from ppsim.cluster import Cluster, Topology
+from ppsim._model import Model
 from ppsim.config.combinations import combinations
 from ppsim.config.mistakes import Mistake, config_error, from_pydantic
 from ppsim.config.pipeline import Pipeline
@@ -30,9 +30,9 @@ from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import GivenCosts
 from ppsim.errors import PpsimError
-from ppsim.model import Model
-from ppsim.placement import Placement
-from ppsim.placement import problems as placement_problems
+from ppsim.hardware.cluster import Cluster, Topology
+from ppsim.ops.placement import Placement
+from ppsim.ops.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule, known
 from ppsim.schedules.registry import PYTORCH_NAMES, nearest
 

@@ -9,8 +9,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from ppsim._model import shown_place
 from ppsim.errors import ConfigError, did_you_mean, printable
-from ppsim.model import shown_place
 
 
 @dataclass(frozen=True)

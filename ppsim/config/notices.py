@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 
-from ppsim import catalog
-from ppsim.cluster import Link, PairLink
 from ppsim.config.experiment import Experiment
 from ppsim.costs.base import Values
 from ppsim.errors import Notice
+from ppsim.hardware import catalog
+from ppsim.hardware.cluster import Link, PairLink
 from ppsim.schedules import Problem, Schedule
 from ppsim.units import both_forms, parse, show, to_ns
 
@@ -59,9 +59,7 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
         return
     costs = problem.costs
     for rank, held in enumerate(problem.placement.stages_of):
-        needed = sum(
-            (costs.weights[s] + costs.gradients[s] + costs.optimizer_state[s] for s in held), Fraction(0)
-        )
+        needed = sum((costs.weights[s] + costs.gradients[s] + costs.optimizer_state[s] for s in held), Fraction(0))
         if needed > cluster.device.memory:
             yield Notice(
                 "weights_alone",

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
-from ppsim.model import Model, OneOrMore, Whole, one_or_list
+from ppsim._model import Model, OneOrMore, Whole, one_or_list
 from ppsim.units import Factor, Size
 
 Recompute = Literal["none", "full", "except_last"]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
+from ppsim._model import Model
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
 from ppsim.config.runtime import preset
-from ppsim.model import Model
 from ppsim.units import both_forms, parse, show
 
 SEMANTICS = 1

@@ -7,8 +7,8 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import BeforeValidator
 
+from ppsim._model import Flag, Model
 from ppsim.errors import did_you_mean
-from ppsim.model import Flag, Model
 from ppsim.units import Size, Time
 
 

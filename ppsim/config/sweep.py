@@ -15,10 +15,10 @@ from pydantic import (
     model_serializer,
 )
 
+from ppsim._model import Model, OneOrMore, Whole
 from ppsim.config import keys
 from ppsim.config.condition import Condition
 from ppsim.errors import ConfigError, did_you_mean, printable, shown
-from ppsim.model import Model, OneOrMore, Whole
 
 MOST_VALUES = 1_000_000
 MOST_TRIED = 1000

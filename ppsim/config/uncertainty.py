@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, Strict
 
-from ppsim.model import Model, OneOrMore, Whole
+from ppsim._model import Model, OneOrMore, Whole
 from ppsim.units import Factor
 
 Share = Annotated[float, Strict(), Field(ge=0, le=1)]

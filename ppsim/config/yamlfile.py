@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.representer import RoundTripRepresenter
 
-from ppsim import textfile
+from ppsim import _textfile as textfile
 from ppsim.config.yamltree import MAX_DEPTH, Builder, Node, Place, where
 from ppsim.errors import ConfigError, printable, shown
 

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from ppsim._model import Model, OneOrMore, Whole
 from ppsim.costs.base import StageCosts, Values
 from ppsim.costs.message import Message
-from ppsim.model import Model, OneOrMore, Whole
-from ppsim.placement import Placement
+from ppsim.ops.placement import Placement
 from ppsim.units import Size, Time, show
 
 ONE = Fraction(1)
@@ -90,8 +90,10 @@ class GivenCosts(Model):
             for key in () if neither and not trains else ("input_grad", "weight_grad"):
                 if getattr(self, key) is None:
                     other = "weight_grad" if key == "input_grad" else "input_grad"
-                    hint = f"'{other}' is given, so '{key}' is needed, too" if getattr(self, other) is not None else (
-                        "missing; write 'backward: 20 ms', or its halves input_grad: and weight_grad:"
+                    hint = (
+                        f"'{other}' is given, so '{key}' is needed, too"
+                        if getattr(self, other) is not None
+                        else ("missing; write 'backward: 20 ms', or its halves input_grad: and weight_grad:")
                     )
                     yield (key if getattr(self, other) is not None else "backward"), hint
                     if getattr(self, other) is None:

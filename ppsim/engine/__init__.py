@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Literal, get_args
 
 from ppsim.engine import simpy_engine
+from ppsim.engine.timeline import Timeline
+from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, shown
 from ppsim.plan.table import Plan
-from ppsim.timeline import Timeline
-from ppsim.watch import Watch
 
 Engine = Literal["auto", "simpy", "compiled"]
 

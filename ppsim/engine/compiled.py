@@ -16,14 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ppsim._jit import compiled
 from ppsim.engine.deadlock import explain
 from ppsim.engine.pairs import pop, push, sort
+from ppsim.engine.timeline import NEVER, Timeline, finished
+from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError
-from ppsim.jit import compiled
 from ppsim.ops import NONE
 from ppsim.plan.table import Ints, Longs, Plan
-from ppsim.timeline import NEVER, Timeline, finished
-from ppsim.watch import Watch
 
 Numbers = NDArray[np.uint32]
 """Unsigned, so that no code is made for indices below zero: a tenth of the time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ppsim.jit import compiled
+from ppsim._jit import compiled
 from ppsim.plan.table import Longs
 
 

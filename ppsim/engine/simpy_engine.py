@@ -17,10 +17,10 @@ import simpy
 from simpy.events import Event, EventPriority
 
 from ppsim.engine.deadlock import explain
+from ppsim.engine.timeline import NEVER, Timeline, finished
+from ppsim.engine.watch import Watch
 from ppsim.ops import NONE
 from ppsim.plan.table import Plan, Routes
-from ppsim.timeline import NEVER, Timeline, finished
-from ppsim.watch import Watch
 
 LAST = EventPriority(2)
 """SimPy's own priorities are 0 and 1: an event of this one is the last of its instant."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TextIO
 
-from ppsim import dialects
+from ppsim.analysis.result import Result
 from ppsim.errors import FormatError
 from ppsim.formats import chrome_trace, torch_csv
 from ppsim.ops import Orders
-from ppsim.result import Result
+from ppsim.ops import orderfile as dialects
 
 Writer = Callable[[Result, TextIO], None]
 

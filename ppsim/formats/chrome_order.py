@@ -13,9 +13,9 @@ from enum import IntEnum
 
 import numpy as np
 
+from ppsim.engine.timeline import Timeline
 from ppsim.metrics.memory import Curves
 from ppsim.plan.table import Longs
-from ppsim.timeline import Timeline
 
 
 class What(IntEnum):

@@ -15,11 +15,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import TextIO
 
+from ppsim.analysis.result import Result
 from ppsim.formats.chrome_events import Counters, Ends, Ports, Spans
 from ppsim.formats.chrome_order import Flow, What, ordered
 from ppsim.formats.chrome_tracks import Tracks
 from ppsim.metrics import Run, memory
-from ppsim.result import Result
 
 
 def write(source: Run | Result, stream: TextIO) -> None:

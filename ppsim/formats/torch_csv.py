@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from ppsim import dialects
 from ppsim.errors import FormatError
 from ppsim.formats import comms
 from ppsim.ops import COMMUNICATION, NONE, Kind, Orders
+from ppsim.ops import orderfile as dialects
 
 Alphabet = Literal["torch", "torch-old"]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ppsim import dialects
 from ppsim.errors import FormatError, shown
 from ppsim.ops import COMPUTE, Kind, Op, Ops, Orders, from_ops
-from ppsim.placement import Placement, inferred
+from ppsim.ops import orderfile as dialects
+from ppsim.ops.placement import Placement, inferred
 from ppsim.schedules import Problem, Schedule
 
 FORWARD_ONLY = "_ScheduleForwardOnly"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from ppsim.engine.timeline import Timeline
 from ppsim.plan.table import Plan
 from ppsim.schedules.base import Problem
-from ppsim.timeline import Timeline
 
 T = TypeVar("T")
 Need = Literal["dependencies", "costs", "memory", "links", "samples", "flops", "stream"]

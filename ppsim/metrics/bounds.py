@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.bubble import busy
 from ppsim.ops import Kind
 from ppsim.plan.table import Longs
-from ppsim.timeline import PER_SECOND
 
 
 def lead(run: Run) -> Longs:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
 from ppsim.metrics.base import Run, metric
 from ppsim.ops import Kind, among
 from ppsim.plan.table import Longs
-from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 
 def busy(run: Run) -> Longs:

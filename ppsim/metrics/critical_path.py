@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from ppsim.jit import jit
+from ppsim._jit import jit
+from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.last_need import ARRIVAL, Flags, Sort, Sorts, freed_by
 from ppsim.ops import NONE, Kind, among
 from ppsim.plan.table import Ints, Kinds, Longs
-from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 PAIR = "OVERLAP_F_B"
 OP, LEFT = int(Sort.OP), int(Sort.LEFT)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics.base import Run, metric
 from ppsim.plan.table import Longs
-from ppsim.timeline import PER_SECOND
 
 
 def messages(run: Run) -> Longs:

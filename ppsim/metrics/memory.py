@@ -12,12 +12,12 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from ppsim._jit import jit_instead_of
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import Notice
-from ppsim.jit import jit_instead_of
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.peaks import Peaks, by_group_and_time, peaks
 from ppsim.plan.table import Category, Holdings, Ints, Kinds, Longs
-from ppsim.timeline import PER_SECOND
 from ppsim.units import show
 
 

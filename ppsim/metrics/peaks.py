@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.jit import jit_instead_of
+from ppsim._jit import jit_instead_of
+from ppsim.engine.timeline import NEVER, Timeline
 from ppsim.plan.table import Holdings, Ints, Longs
-from ppsim.timeline import NEVER, Timeline
 
 LARGEST_KEY = 2**62
 

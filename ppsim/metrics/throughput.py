@@ -7,10 +7,10 @@ from math import lcm
 
 import numpy as np
 
+from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.bubble import busy
 from ppsim.ops import Kind, among
-from ppsim.timeline import PER_SECOND, SENDS_AND_MOVES
 
 
 @metric("step_time_s", unit="s", definition="makespan / steps")

@@ -15,11 +15,11 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from ppsim.engine.timeline import SENDS_AND_MOVES
 from ppsim.metrics.base import Run
 from ppsim.metrics.last_need import Sort, freed_by, latest, sorts
 from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind
 from ppsim.plan.table import Longs, Needs
-from ppsim.timeline import SENDS_AND_MOVES
 
 Flags = NDArray[np.bool_]
 

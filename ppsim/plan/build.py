@@ -40,9 +40,7 @@ def build(
         duration[head + 1] = 0
 
     routes = RouteBook(topology)
-    links = link_up(
-        rows, head, problem, experiment, schedule, weights, routes, orders.after, checked=index is not None
-    )
+    links = link_up(rows, head, problem, experiment, schedule, weights, routes, orders.after, checked=index is not None)
     kept_versions = versions(rows, links.events, problem, schedule)
     found = routes.finish()
     at_once = leave_at_once(rows, found, experiment)

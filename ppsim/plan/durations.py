@@ -10,8 +10,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.cluster import Link, Topology
 from ppsim.config.experiment import Experiment
+from ppsim.hardware.cluster import Link, Topology
 from ppsim.ops import COMPUTE, NONE, Kind
 from ppsim.plan.rows import Rows
 from ppsim.plan.table import Ints, Longs, Routes, narrowest
@@ -180,7 +180,12 @@ class RouteBook:
         table = np.array(self._rows, np.int64).reshape(-1, 7)
         narrow = table.astype(np.int32)
         return Routes(
-            narrow[:, 0], narrow[:, 1], table[:, 2].copy(), table[:, 3].copy(), table[:, 4].copy(), narrow[:, 5],
+            narrow[:, 0],
+            narrow[:, 1],
+            table[:, 2].copy(),
+            table[:, 3].copy(),
+            table[:, 4].copy(),
+            narrow[:, 5],
             narrow[:, 6],
         )
 

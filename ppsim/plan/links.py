@@ -67,8 +67,17 @@ def link_up(
     moved = moves.move_messages(rows, problem, weights, recomputed_rows(rows))
     messages = Messages.join(messages, *synced, *moved)
     wiring = Wiring(
-        rows, head, problem, experiment, schedule, messages, Events(len(rows), len(messages)),
-        NeedsBuilder(len(rows)), NeedsBuilder(len(rows)), NeedsBuilder(len(messages)), len(pair_heads) > 0,
+        rows,
+        head,
+        problem,
+        experiment,
+        schedule,
+        messages,
+        Events(len(rows), len(messages)),
+        NeedsBuilder(len(rows)),
+        NeedsBuilder(len(rows)),
+        NeedsBuilder(len(messages)),
+        len(pair_heads) > 0,
     )
     wiring.after_row(taker(rows, takes_inside, experiment), inside)
     if len(pair_heads) or not checked:  # else a rank's own order, which has been checked, sees to them

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ppsim.errors import Notice
 from ppsim.ops import NONE, Kind, Op, present
-from ppsim.placement import Placement
+from ppsim.ops.placement import Placement
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]

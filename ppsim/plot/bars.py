@@ -10,11 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ppsim.engine.timeline import SENDS_AND_MOVES
 from ppsim.metrics import Run
 from ppsim.ops import NONE
 from ppsim.plan.table import Longs, Plan
 from ppsim.plot.looks import CAUSES, CHUNK, IDLE, PAIR
-from ppsim.timeline import SENDS_AND_MOVES
 
 Floats = NDArray[np.float64]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppsim.comparison import Comparison
+from ppsim.analysis.compare import Comparison
+from ppsim.analysis.whatif import PARTS
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.plot import scales, style
 from ppsim.plot.gantt_chart import gantt, legend_of
 from ppsim.plot.style import SMALL, SizeName
 from ppsim.plot.view import View, window_ns
-from ppsim.timeline import PER_SECOND
-from ppsim.whatif import PARTS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ppsim.analysis.result import Result
 from ppsim.metrics import Run
 from ppsim.plot import bars as table
 from ppsim.plot import boxes, gantt_legend, labels, scales, style
 from ppsim.plot.looks import FLIGHT, IDLE, OCCUPIES
 from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import View, ranks_shown, title, window_ns
-from ppsim.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

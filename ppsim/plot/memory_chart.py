@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ppsim.analysis.result import Result
 from ppsim.errors import PpsimError
 from ppsim.metrics import Run
 from ppsim.metrics import memory as metric
@@ -16,7 +17,6 @@ from ppsim.plan.table import CATEGORIES, Longs
 from ppsim.plot import looks, scales, style
 from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import ranks_shown
-from ppsim.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

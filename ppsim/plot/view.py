@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import PpsimError, shown
 from ppsim.metrics import Run, bubble
 from ppsim.plan.table import Longs
@@ -14,7 +15,6 @@ from ppsim.plot import bars as table
 from ppsim.plot import scales
 from ppsim.plot.bars import Bars
 from ppsim.plot.style import plain
-from ppsim.timeline import PER_SECOND
 
 
 @dataclass(frozen=True, eq=False)

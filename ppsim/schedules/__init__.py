@@ -1,6 +1,6 @@
 """Schedules, a file each; a module in this folder with a Schedule that has a literal ``name`` is found by itself."""
 
-from ppsim.placement import Placement, bidirectional, loop, v_shape, wave
+from ppsim.ops.placement import Placement, bidirectional, loop, v_shape, wave
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.registry import known
 

@@ -11,12 +11,12 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim import theory
+from ppsim._model import Model
 from ppsim.costs import StageCosts
 from ppsim.errors import Notice
-from ppsim.model import Model
 from ppsim.ops import Grid, Kind, Ops, Orders, ops
-from ppsim.placement import Placement, loop
+from ppsim.ops.placement import Placement, loop
+from ppsim.schedules import theory
 
 
 class Slice(NamedTuple):

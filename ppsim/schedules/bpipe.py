@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Discriminator, Field, Tag
 
-from ppsim import theory
+from ppsim._model import Whole, one_or_list
 from ppsim.errors import Notice
-from ppsim.model import Whole, one_or_list
 from ppsim.ops import MOVES, NONE, Kind, Ops, Orders, concat, ops
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, warm_up_and_alternate
 

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.ops import Kind, Ops, Orders, alternate, concat, ops
-from ppsim.placement import Placement, bidirectional
+from ppsim.ops.placement import Placement, bidirectional
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 
 Microbatches = NDArray[np.int64]

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from ppsim import theory
 from ppsim.ops import Kind, Ops, Orders, alternate, concat, fuse, ops
-from ppsim.placement import Placement, bidirectional
+from ppsim.ops.placement import Placement, bidirectional
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Schedule
 
 

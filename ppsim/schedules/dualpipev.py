@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from ppsim import theory
 from ppsim.ops import Ops, Orders
-from ppsim.placement import Placement, v_shape
+from ppsim.ops.placement import Placement, v_shape
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.dualpipe import Stream, meeting
 

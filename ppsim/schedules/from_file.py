@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field, field_serializer
 
-from ppsim import dialects, textfile
+from ppsim import _textfile as textfile
 from ppsim.errors import PpsimError, ScheduleError, printable
 from ppsim.ops import NONE, Kind, Ops, Orders
-from ppsim.placement import Placement, inferred
+from ppsim.ops import orderfile as dialects
+from ppsim.ops.placement import Placement, inferred
 from ppsim.schedules.base import Problem, Schedule
 
 MAX_BYTES = 64 << 20
@@ -34,7 +35,7 @@ class FromFile(Schedule):
     """The order of a file: a row per rank, a cell per op, as PyTorch's pipelining dumps and loads it.
 
     F, B, I, W and R; SEND and RECV where the file spells them out; EVICT and LOAD; fused pairs. What a rank runs is
-    what it holds. See ``ppsim.dialects`` for the text.
+    what it holds. See ``ppsim.ops.orderfile`` for the text.
     """
 
     name: Literal["file"] = "file"

@@ -7,9 +7,9 @@ from typing import Literal
 
 import numpy as np
 
-from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.ops import Kind, Orders
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 from pydantic import Field
 
-from ppsim.model import Flag, Whole
+from ppsim._model import Flag, Whole
 from ppsim.ops import Kind, Orders
-from ppsim.placement import Placement, loop, wave
+from ppsim.ops.placement import Placement, loop, wave
 from ppsim.schedules.base import Problem
 from ppsim.schedules.search.instance import SPLIT, Instance
 from ppsim.schedules.search.listing import Policy, list_schedule

@@ -7,11 +7,11 @@ from typing import Literal
 
 from pydantic import Field
 
-from ppsim import theory
+from ppsim._model import Whole
 from ppsim.errors import Notice
-from ppsim.model import Whole
 from ppsim.ops import Ops, Orders
-from ppsim.placement import Placement, wave
+from ppsim.ops.placement import Placement, wave
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.chimera import in_units, unfilled_unit, unit
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ppsim import theory
+from ppsim._model import Flag, Whole
 from ppsim.errors import Notice
-from ppsim.model import Flag, Whole
 from ppsim.ops import Grid, Kind, Ops, Orders, concat, fuse, ops
-from ppsim.placement import Placement, loop
+from ppsim.ops.placement import Placement, loop
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 

@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ppsim import theory
-from ppsim.model import Whole
+from ppsim._model import Whole
 from ppsim.ops import Kind, Ops, Orders, alternate, concat, ops
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank
 from ppsim.schedules.interleaved_1f1b import Grouped, group_table
 

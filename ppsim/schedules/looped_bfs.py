@@ -8,11 +8,11 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ppsim import theory
+from ppsim._model import Whole
 from ppsim.errors import Notice
-from ppsim.model import Whole
 from ppsim.ops import Kind, Ops, Orders, concat
-from ppsim.placement import Placement, loop
+from ppsim.ops.placement import Placement, loop
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 

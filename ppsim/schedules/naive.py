@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from ppsim import theory
 from ppsim.ops import Ops, Orders, alternate
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ppsim import theory
+from ppsim._model import Whole
 from ppsim.errors import Notice
-from ppsim.model import Whole
 from ppsim.ops import Kind, Orders
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Schedule
 
 Numbers = NDArray[np.int64]

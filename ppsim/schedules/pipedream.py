@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
+from ppsim._model import Flag, Whole
 from ppsim.errors import ScheduleError
-from ppsim.model import Flag, Whole
 from ppsim.ops import Grid, Kind, Ops, Orders
-from ppsim.placement import Placement, loop
+from ppsim.ops.placement import Placement, loop
 from ppsim.schedules.base import Problem, Schedule
 
 

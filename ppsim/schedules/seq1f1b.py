@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ppsim import theory
+from ppsim._model import Whole
 from ppsim.errors import Notice
-from ppsim.model import Whole
 from ppsim.ops import Orders
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Schedule, Slice
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks, warm_up_and_alternate
 from ppsim.units import Factor

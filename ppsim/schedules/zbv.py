@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 
-from ppsim import theory
 from ppsim.errors import Notice
 from ppsim.ops import Kind, Ops, Orders, alternate, concat
-from ppsim.placement import Placement, v_shape
+from ppsim.ops.placement import Placement, v_shape
+from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 

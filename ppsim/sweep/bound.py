@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ppsim.cluster import Route
 from ppsim.config.experiment import Experiment
+from ppsim.hardware.cluster import Route
 from ppsim.plan.holdings import static
 from ppsim.schedules import Problem
 from ppsim.units import to_bytes

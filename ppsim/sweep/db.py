@@ -225,5 +225,3 @@ class SweepFile:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-

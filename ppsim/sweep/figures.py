@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from ppsim.analysis.result import Result
 from ppsim.config.experiment import Experiment
 from ppsim.metrics import scalars
-from ppsim.result import Result
 from ppsim.schedules import Problem
 
 

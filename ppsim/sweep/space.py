@@ -70,9 +70,7 @@ def chosen(sweep: Sweep, holds: Callable[[Changes, list[Condition]], bool]) -> I
             yield number, changes
 
 
-def _drawn(
-    cases: Cases, samples: int, seed: int, holds: Callable[[Changes, list[Condition]], bool]
-) -> Iterator[int]:
+def _drawn(cases: Cases, samples: int, seed: int, holds: Callable[[Changes, list[Condition]], bool]) -> Iterator[int]:
     """The numbers of so many different cases, in order; fewer where no more hold."""
     found: list[int] = []
     for number in _shuffled(cases.size, samples, random.Random(seed)):

@@ -12,8 +12,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Literal
 
+from ppsim.analysis.simulate import simulate
 from ppsim.errors import PpsimError
-from ppsim.simulation import simulate
 from ppsim.sweep.cases import Base, Resolver
 from ppsim.sweep.db import Row
 from ppsim.sweep.figures import figures

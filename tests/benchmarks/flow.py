@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import ppsim
+from ppsim.analysis.result import Result
 from ppsim.engine import run
 from ppsim.metrics import Run
 from ppsim.metrics.base import Need
 from ppsim.plan import build, check
-from ppsim.result import Result
 from tests.simulated import experiment
 
 T = TypeVar("T")

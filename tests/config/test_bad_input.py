@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import ppsim
-from ppsim import catalog
 from ppsim.errors import PpsimError
+from ppsim.hardware import catalog
 from ppsim.schedules import known
 
 BASE = """\
@@ -194,7 +194,9 @@ def test_names_what_there_is() -> None:
 
 
 def test_python_gets_the_same_answers() -> None:
-    with pytest.raises(ppsim.ConfigError, match=r"^costs\.forward: 10 is a bare number; write the unit, e\.g\. '10 ms'$"):
+    with pytest.raises(
+        ppsim.ConfigError, match=r"^costs\.forward: 10 is a bare number; write the unit, e\.g\. '10 ms'$"
+    ):
         ppsim.Experiment(
             schedule="1f1b", pipeline={"ranks": 2, "microbatches": 2}, costs={"forward": 10, "backward": "20 ms"}
         )
@@ -249,9 +251,9 @@ def test_no_traceback_for_a_thousand_mutated_configs() -> None:
     [
         (BASE.replace("microbatches: 8", "microbatches: 3").replace("1f1b", "gpipe"), "pipeline.microbatches"),
         (
-            added("cluster: {intra_node: free, links: [{ranks: [0, 1], like: ib-hdr, bandwidth: 25 Gbit/s}]}\n").replace(
-                "20 ms", "20 ms, message: 1 MB"
-            ),
+            added(
+                "cluster: {intra_node: free, links: [{ranks: [0, 1], like: ib-hdr, bandwidth: 25 Gbit/s}]}\n"
+            ).replace("20 ms", "20 ms, message: 1 MB"),
             "cluster.links.0.bandwidth",
         ),
         (added("cluster: {intra_node: nvlink3}\n"), "costs.message"),

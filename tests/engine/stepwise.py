@@ -36,7 +36,9 @@ class Stepwise:
     def in_progress(self) -> bool:
         """Whether time alone will bring anything about."""
         running = any(s != NOT_YET and self.now < s + d for s, d in zip(self.start, self.plan.duration, strict=True))
-        carried = any(b != NOT_YET and 2 * self.n + 2 * self.t + j not in self.happened for j, b in enumerate(self.begun))
+        carried = any(
+            b != NOT_YET and 2 * self.n + 2 * self.t + j not in self.happened for j, b in enumerate(self.begun)
+        )
         return running or carried
 
     def instant(self) -> None:

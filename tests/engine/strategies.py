@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import ppsim
 from ppsim.errors import PpsimError
 from ppsim.ops import Kind, Op, Ops, Orders, from_ops
-from ppsim.placement import Placement, loop, v_shape
+from ppsim.ops.placement import Placement, loop, v_shape
 from ppsim.plan import Plan, build, check
 from ppsim.schedules import Problem, Schedule, known
 
@@ -88,7 +88,9 @@ def _random_rows(placed: Placement, microbatches: int, halves: bool, disorder: f
     for stage in range(placed.stages):
         for k in range(microbatches):
             needs[Op(Kind.F, stage, k)] = [Op(Kind.F, stage - 1, k)] if stage else []
-            needs[Op(backward, stage, k)] = [Op(Kind.F, stage, k)] + ([Op(backward, stage + 1, k)] if stage < last else [])
+            needs[Op(backward, stage, k)] = [Op(Kind.F, stage, k)] + (
+                [Op(backward, stage + 1, k)] if stage < last else []
+            )
             if halves:
                 needs[Op(Kind.W, stage, k)] = [Op(Kind.I, stage, k)]
     home = {stage: rank for rank, held in enumerate(placed.stages_of) for stage in held}

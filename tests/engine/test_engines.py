@@ -109,7 +109,9 @@ def renumbered(plan: Plan, dice: np.random.Generator) -> Plan:
         plan,
         routes=replace(routes, **columns, egress=port[routes.egress[order]], ingress=port[routes.ingress[order]]),
         ports=tuple(names),
-        transfers=replace(transfers, route=np.argsort(order).astype(np.int32)[transfers.route], needs=mixed(transfers.needs)),
+        transfers=replace(
+            transfers, route=np.argsort(order).astype(np.int32)[transfers.route], needs=mixed(transfers.needs)
+        ),
         start_needs=mixed(plan.start_needs),
         end_needs=mixed(plan.end_needs),
     )

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from ppsim.analysis.result import Result
 from ppsim.formats import chrome_trace
 from ppsim.formats.torch_live import ExplicitOrders
 from ppsim.metrics import Run, memory, waits
 from ppsim.ops import MOVES
 from ppsim.plan.table import CATEGORIES
-from ppsim.result import Result
 from tests.simulated import simulate
 
 SHARED_NICS = {

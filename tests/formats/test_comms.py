@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ppsim import dialects
+from ppsim.analysis.result import Result
 from ppsim.errors import DeadlockError, FormatError
 from ppsim.formats import comms
 from ppsim.formats.torch_live import ExplicitOrders
 from ppsim.ops import COMMUNICATION, Kind, Op, Orders, parse_row
-from ppsim.result import Result
+from ppsim.ops import orderfile as dialects
 from tests.goldens import Case, cases
 from tests.simulated import ms, simulate
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ppsim import dialects
+from ppsim.analysis.result import Result
 from ppsim.errors import FormatError
 from ppsim.formats import FORMATS
 from ppsim.ops import Orders
-from ppsim.result import Result
+from ppsim.ops import orderfile as dialects
 from tests.simulated import simulate
 
 CONFIG = """

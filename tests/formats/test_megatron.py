@@ -93,7 +93,12 @@ eval ${run_cmd}
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "ppsim.cli", *arguments], cwd=cwd, capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, "-m", "ppsim.cli", *arguments],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
 
 
@@ -147,7 +152,9 @@ def test_a_script_through_the_command_line(tmp_path: Path) -> None:
     assert "$SLURM_PROCID (line 8, not assigned in this file)" in notes
     assert "$1 (line 10, an argument of the script)" in notes
     assert "left out, because it stands under a condition: --wandb-project (line 30)" in notes
-    assert "no meaning for a pipeline's schedule: --master_addr, --node_rank, --num-attention-heads, --lr, --save" in notes
+    assert (
+        "no meaning for a pipeline's schedule: --master_addr, --node_rank, --num-attention-heads, --lr, --save" in notes
+    )
     assert "relative" not in notes
 
 
@@ -164,7 +171,11 @@ def test_a_script_that_builds_its_command_as_text(tmp_path: Path) -> None:
     assert done.returncode == 0
     experiment = loaded(done.stdout, tmp_path)
     assert experiment.schedule.name == "1f1b"
-    assert (experiment.pipeline.ranks, experiment.pipeline.microbatches, experiment.pipeline.data_parallel) == (4, 64, 2)
+    assert (experiment.pipeline.ranks, experiment.pipeline.microbatches, experiment.pipeline.data_parallel) == (
+        4,
+        64,
+        2,
+    )
     assert makespan_ms(experiment) == (64 + 3) * 8 * (1 + 2)  # (m + p - 1)(F + B), 1 and 2 ms per layer assumed
     assert "times are relative: 1 ms and 2 ms per layer are assumed" in done.stderr
 
@@ -188,7 +199,9 @@ def test_every_form_of_a_file(text: str, tmp_path: Path) -> None:
 
 
 def test_nothing_is_run(tmp_path: Path) -> None:
-    script = "X=$(touch one)\nY=`touch two`\ntouch three\neval 'touch four'\n: > five\n" + SMALL + "--num-layers 2 --x $X $Y"
+    script = (
+        "X=$(touch one)\nY=`touch two`\ntouch three\neval 'touch four'\n: > five\n" + SMALL + "--num-layers 2 --x $X $Y"
+    )
     (tmp_path / "args.sh").write_text(script, encoding="utf-8")
     assert command("import", "megatron", "args.sh", cwd=tmp_path).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["args.sh"]
@@ -283,9 +296,10 @@ def test_layers_of_each_stage(arguments: str, counts: list[int], chunks: int, tm
     """By hand from Megatron's rules: chunk by chunk over the ranks; E and L count as a layer only for the split."""
     arguments = arguments.replace("Ettt*2|t|t*3\\|tt,L", "'Ett,t*2|t|t*3|tt,L'")
     if not chunks:  # six stages on four ranks
-        assert "the layout has 6 stages, which isn't a multiple of the 4 ranks; 4 or 8 stages work" in refused(
-            arguments + " --pipeline-model-parallel-size 4"
-        )[0]
+        assert (
+            "the layout has 6 stages, which isn't a multiple of the 4 ranks; 4 or 8 stages work"
+            in refused(arguments + " --pipeline-model-parallel-size 4")[0]
+        )
         return
     experiment = imported(arguments + " --pipeline-model-parallel-size 4", tmp_path)
     problem = experiment.problem()
@@ -384,11 +398,17 @@ SCHEDULES = [
 
 
 @pytest.mark.parametrize(("arguments", "schedule", "p2p", "grad_sync"), SCHEDULES)
-def test_schedule_and_runtime(arguments: str, schedule: dict[str, Any], p2p: str, grad_sync: str, tmp_path: Path) -> None:
+def test_schedule_and_runtime(
+    arguments: str, schedule: dict[str, Any], p2p: str, grad_sync: str, tmp_path: Path
+) -> None:
     experiment = imported(f"--num-layers 8 --pipeline-model-parallel-size 4 {arguments}", tmp_path)
     assert experiment.schedule.name == ("interleaved_1f1b" if "virtual" in arguments else "1f1b")
     assert {key: getattr(experiment.schedule, key) for key in schedule} == schedule
-    assert (experiment.runtime.preset, experiment.runtime.p2p, experiment.runtime.grad_sync) == ("megatron", p2p, grad_sync)
+    assert (experiment.runtime.preset, experiment.runtime.p2p, experiment.runtime.grad_sync) == (
+        "megatron",
+        p2p,
+        grad_sync,
+    )
 
 
 IDLE = [
@@ -502,7 +522,9 @@ def test_old_names_and_repetition() -> None:
     found = convert("--batch-size 1 --encoder-num-layers 4 --model-parallel-size 1 --num-layers 6", "args.sh")
     assert "# Layers per stage: 6\n" in found.text
     assert "--batch-size (line 1) is an old name; it is read as --micro-batch-size" in found.notes
-    assert any("--num-layers is given twice, line 1 (4) and line 1 (6): the last counts" in note for note in found.notes)
+    assert any(
+        "--num-layers is given twice, line 1 (4) and line 1 (6): the last counts" in note for note in found.notes
+    )
 
 
 def test_the_suggested_cluster_can_be_taken_as_it_is(tmp_path: Path) -> None:

@@ -116,7 +116,10 @@ def test_a_command_inside_a_command() -> None:
         ("a\nrun 'b", "2: the quote ' that opens here never ends"),
         ('a\nrun "b\n\n', '2: the quote " that opens here never ends'),
         ("L=(\na", "1: the list that '(' opens here is never closed"),
-        ("L=(\na|b )", "2: '|' stands in a list without quotes, where the shell takes it for an operator; quote the word"),
+        (
+            "L=(\na|b )",
+            "2: '|' stands in a list without quotes, where the shell takes it for an operator; quote the word",
+        ),
         ("run $(a", "1: '(' opens here and is never closed"),
         ("A=" + "${A:-" * 41 + "}" * 41, "1: expansions are nested deeper than 40 levels"),
         ("A=xxxxxxxxxx\n" + "A=$A$A\n" * 60, "1,000,000 characters"),

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from ppsim import dialects
 from ppsim.formats import FORMATS, comms, torch_csv
 from ppsim.formats.torch_live import from_torch
 from ppsim.ops import Orders
+from ppsim.ops import orderfile as dialects
 from tests.formats import torch_stages
 from tests.goldens import Case, cases
 from tests.simulated import simulate

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ppsim import dialects
+from ppsim.ops import orderfile as dialects
 
 WIDTH, PER_MICROBATCH = 8, 2
 

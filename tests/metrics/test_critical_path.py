@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from ppsim.metrics import METRICS, Run
 from ppsim.metrics import critical_path as critical
 from ppsim.metrics.critical_path import Path, critical_path
-from ppsim.placement import Placement, loop
+from ppsim.ops.placement import Placement, loop
 from ppsim.schedules import known
 from tests import reference
 from tests.metrics.executed import Rows, executed

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppsim import jit
+from ppsim import _jit as jit
 from ppsim.metrics import memory, peaks
 
 Arrays = dict[str, Any]

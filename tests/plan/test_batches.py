@@ -150,9 +150,7 @@ def test_every_op_starts_when_megatrons_calls_let_it(case: Case) -> None:
     else:
         schedule = {"name": "interleaved_1f1b", "virtual_stages": v}
         programs = [list(calls_interleaved(p, m, v, rank)) for rank in range(p)]
-    costs = {
-        key: [f"{times[kind, s]} ms" for s in range(p * v)] for key, kind in (("forward", "F"), ("backward", "B"))
-    }
+    costs = {key: [f"{times[kind, s]} ms" for s in range(p * v)] for key, kind in (("forward", "F"), ("backward", "B"))}
     run = simulated(
         schedule, {"ranks": p, "microbatches": m}, costs=costs, runtime={"p2p": "fused"},
         cluster={"inter_node": {"latency": f"{latency} ms"}},

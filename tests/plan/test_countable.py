@@ -45,7 +45,9 @@ def test_all_together(costs: dict[str, str], message: str, engine: str) -> None:
 def test_what_follows_from_a_slow_link() -> None:
     """1 MB at 1e-6 B/s takes 1e12 s."""
     link: dict[str, Any] = {"bandwidth": "1e-9 kB/s"}
-    with pytest.raises(ppsim.ConfigError, match=r"a time that follows from what is given, 1e\+12 s, is more than can be"):
+    with pytest.raises(
+        ppsim.ConfigError, match=r"a time that follows from what is given, 1e\+12 s, is more than can be"
+    ):
         simulate("1f1b", 2, 2, costs={"message": "1 MB"}, cluster={"ranks_per_node": 1, "inter_node": link})
 
 

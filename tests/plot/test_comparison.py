@@ -7,8 +7,8 @@ import pytest
 
 import ppsim
 from ppsim import plot
+from ppsim.analysis.whatif import PARTS
 from ppsim.ops import Kind
-from ppsim.whatif import PARTS
 from tests.plot.runs import SLOW, ids, legend_texts, outside, overlaps, run, spans, title
 
 

@@ -209,7 +209,7 @@ def test_labels_have_contrast():
 
 
 def test_every_kind_that_keeps_a_rank_busy_has_a_look():
-    from ppsim.timeline import SENDS_AND_MOVES
+    from ppsim.engine.timeline import SENDS_AND_MOVES
 
     assert set(looks.KINDS) == set(Kind) - set(SENDS_AND_MOVES)
 

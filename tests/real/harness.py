@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics import Run
 from ppsim.plan.table import Plan
-from ppsim.timeline import PER_SECOND
 from tests.real import processes
 from tests.real.cases import TORCH, Case
 from tests.real.partial import measured_run

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics import Run
-from ppsim.timeline import PER_SECOND
 from tests.real import table
 from tests.real.cases import FITTED_ON, Case, simulated
 from tests.real.compare import errors, fitted

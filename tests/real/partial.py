@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from ppsim.engine.timeline import Timeline
 from ppsim.metrics import Run
 from ppsim.plan.table import Needs, Plan, Transfers
-from ppsim.timeline import Timeline
 
 Rows = Sequence[tuple[str, int, int]]
 """Ops of a rank in the order in which they ran, each with its start and end in ns."""

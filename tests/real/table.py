@@ -6,8 +6,8 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics import Run
-from ppsim.timeline import PER_SECOND
 from tests.real.cases import CASES, FITTED_ON, Case, simulated
 from tests.real.compare import Errors, errors, fitted
 from tests.real.harness import measured, median

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import ppsim
+from ppsim.engine.timeline import Timeline
 from ppsim.ops import Kind
-from ppsim.timeline import Timeline
 from tests.simulated import simulate
 
 SPLIT = {"input_grad": "1 ms", "weight_grad": "1 ms", "overlapped": "3 ms"}

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 import ppsim
-from ppsim import dialects, store
+from ppsim import store
 from ppsim.config import resolved
+from ppsim.ops import orderfile as dialects
 from ppsim.schedules.from_file import MAX_BYTES
 from tests.goldens import FOLDER, Case, cases
 from tests.simulated import experiment, simulate

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ppsim import dialects
+from ppsim.ops import orderfile as dialects
 from ppsim.plan.rows import with_recompute
 from tests.goldens import Case, cases
 from tests.simulated import experiment, simulate

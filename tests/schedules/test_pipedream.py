@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ppsim import dialects
 from ppsim.errors import ConfigError
 from ppsim.metrics import Run, memory, staleness, throughput
 from ppsim.ops import Kind
+from ppsim.ops import orderfile as dialects
 from ppsim.schedules.pipedream import PipeDream, noam
 from tests.goldens import Case, cases
 from tests.runs import makespan_ms, row, simulated, span_ms

@@ -27,7 +27,9 @@ pipeline: {ranks: 4, microbatches: 8}
 costs: {per: model, forward: 64 ms, backward: 128 ms, activation: 16 GiB, weights: 8 GiB}
 """
 # 432 cases of 512 to 2048 ops, some milliseconds each: long enough to be interrupted, short enough to wait for.
-MANY = BASE + """\
+MANY = (
+    BASE
+    + """\
 cluster: {device: a100-80gb, ranks_per_node: 4, intra_node: nvlink3, inter_node: ib-hdr}
 sweep:
   grid:
@@ -37,6 +39,7 @@ sweep:
     cluster.inter_node.latency: [1 us, 2 us, 3 us, 4 us, 5 us, 6 us, 7 us, 8 us, 9 us, 10 us, 11 us, 12 us]
     cluster.intra_node.bandwidth: [100 GB/s, 200 GB/s, 300 GB/s]
 """
+)
 
 
 def written(folder: Path, text: str, name: str = "x.yaml") -> Path:

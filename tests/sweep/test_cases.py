@@ -57,7 +57,9 @@ def test_an_id_is_the_sha256_of_the_canonical_settings(tmp_path: Path) -> None:
 
 def test_the_name_does_not_count_and_a_default_written_out_is_the_same_case(tmp_path: Path) -> None:
     short = sweep(tmp_path, "{grid: {pipeline.ranks: [2]}}")
-    long = sweep(tmp_path, "{grid: {pipeline.ranks: [2], pipeline.steps: [1], schedule: [{name: 1f1b}]}}", "name: other\n" + BASE)
+    long = sweep(
+        tmp_path, "{grid: {pipeline.ranks: [2], pipeline.steps: [1], schedule: [{name: 1f1b}]}}", "name: other\n" + BASE
+    )
     assert [case.id for case in short] == [case.id for case in long]
 
 
@@ -86,7 +88,9 @@ def test_what_is_not_legal_is_listed_with_its_reason(tmp_path: Path) -> None:
 
 def test_what_no_case_could_have_is_an_error(tmp_path: Path) -> None:
     """A misspelt name is no case that isn't legal: it is said before anything runs."""
-    with pytest.raises(ppsim.ConfigError, match=r"sweep\.grid\.schedule\.1: unknown schedule 'gpip'; did you mean 'gpipe'"):
+    with pytest.raises(
+        ppsim.ConfigError, match=r"sweep\.grid\.schedule\.1: unknown schedule 'gpip'; did you mean 'gpipe'"
+    ):
         sweep(tmp_path, "{grid: {schedule: [1f1b, gpip]}}")
     with pytest.raises(ppsim.ConfigError, match=r"sweep\.list\.0\.costs\.forward: 5 is a bare number"):
         sweep(tmp_path, "{list: [{costs.forward: 5}]}")
@@ -122,7 +126,9 @@ def test_where_on_stages_leaves_what_is_not_legal_to_be_told(tmp_path: Path) -> 
 
 
 def test_where_that_cant_be_decided_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ppsim.ConfigError, match=r"'micro_batch_size > 1' can't be decided.*micro_batch_size is an empty"):
+    with pytest.raises(
+        ppsim.ConfigError, match=r"'micro_batch_size > 1' can't be decided.*micro_batch_size is an empty"
+    ):
         sweep(tmp_path, "{grid: {pipeline.ranks: [2]}, where: micro_batch_size > 1}")
 
 

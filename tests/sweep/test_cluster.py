@@ -48,7 +48,9 @@ def cluster(folder: Path, workers: int) -> Iterator[tuple[str, list[subprocess.P
         wait_until(lambda: about.exists() and about.read_text().rstrip().endswith("}"), "the scheduler's address")
         address = json.loads(about.read_text())["address"]
         running = [
-            stack.enter_context(process("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", cwd=folder))
+            stack.enter_context(
+                process("worker", address, "--nthreads", "1", "--no-nanny", "--no-dashboard", cwd=folder)
+            )
             for _ in range(workers)
         ]
         yield address, running

@@ -125,7 +125,10 @@ def test_shards_that_are_missing_or_wrong(tmp_path: Path) -> None:
     for shard in ("2/3", "3/3"):
         assert call("sweep", "x.yaml", "--shard", shard, cwd=tmp_path).returncode == 0
     done = call("collect", "results/x", cwd=tmp_path)
-    assert (done.returncode, "sweep-2-of-3.sqlite: of another sweep than sweep-1-of-3.sqlite" in done.stderr) == (2, True)
+    assert (done.returncode, "sweep-2-of-3.sqlite: of another sweep than sweep-1-of-3.sqlite" in done.stderr) == (
+        2,
+        True,
+    )
     for shard in ("0/3", "4/3", "1", "a/b"):
         done = call("sweep", "x.yaml", "--shard", shard, cwd=tmp_path)
         assert (done.returncode, "parts are 1/N to N/N" in done.stderr) == (2, True)
@@ -149,7 +152,9 @@ def test_a_case_that_kills_its_worker_is_a_row(tmp_path: Path) -> None:
     site = tmp_path / "site"
     (site / "deadly-1.0.dist-info").mkdir(parents=True)
     (site / "deadly_plugin.py").write_text(PLUGIN, encoding="utf-8")
-    (site / "deadly-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: deadly\nVersion: 1.0\n", encoding="utf-8")
+    (site / "deadly-1.0.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: deadly\nVersion: 1.0\n", encoding="utf-8"
+    )
     (site / "deadly-1.0.dist-info/entry_points.txt").write_text(
         "[ppsim.schedules]\ndeadly = deadly_plugin:Deadly\n", encoding="utf-8"
     )

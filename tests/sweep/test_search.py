@@ -36,10 +36,17 @@ VARIANTS: list[dict[str, Any]] = [
     {"cluster": {"speed": [1, 0.5, 1, 2]}},
     {"cluster": between_nodes(latency="100 us", bandwidth="1 GB/s"), "costs": {"message": "1 MB"}},
     {"costs": {"forward": "0.3333333335 ms", "backward": "1.7 ns"}},
-    {"pipeline": {"data_parallel": 3}, "costs": {"weights": "100 MB", "message": "1 MB"},
-     "cluster": between_nodes(bandwidth="10 GB/s", latency="10 us", overhead="5 us")},
-    {"pipeline": {"data_parallel": 2, "steps": 2}, "costs": {"weights": "300 MB"}, "runtime": {"grad_sync": "overlapped"},
-     "cluster": between_nodes(bandwidth="10 GB/s")},
+    {
+        "pipeline": {"data_parallel": 3},
+        "costs": {"weights": "100 MB", "message": "1 MB"},
+        "cluster": between_nodes(bandwidth="10 GB/s", latency="10 us", overhead="5 us"),
+    },
+    {
+        "pipeline": {"data_parallel": 2, "steps": 2},
+        "costs": {"weights": "300 MB"},
+        "runtime": {"grad_sync": "overlapped"},
+        "cluster": between_nodes(bandwidth="10 GB/s"),
+    },
 ]
 
 
@@ -73,8 +80,15 @@ def test_no_step_is_shorter_than_its_bound(schedule: Any, variant: dict[str, Any
         # Every op costs 0.1 ms more: 3 (1.1) + 8 (3.2).
         ("1f1b", {"runtime": {"op_overhead": "100 us"}}, 28.9),
         # 600 MB of gradients per rank go round three copies: 2 (3-1)/3 of it at 10 GB/s, 80 ms, after the last backward.
-        ("1f1b", {"pipeline": {"data_parallel": 3}, "costs": {"weights": "600 MB"},
-                  "cluster": between_nodes(bandwidth="10 GB/s")}, 27 + 80),
+        (
+            "1f1b",
+            {
+                "pipeline": {"data_parallel": 3},
+                "costs": {"weights": "600 MB"},
+                "cluster": between_nodes(bandwidth="10 GB/s"),
+            },
+            27 + 80,
+        ),
         # Each of DualPipe's ranks holds two of the four stages, for half of the microbatches each: 24 on the mean.
         ("dualpipe", {}, 24),
     ],

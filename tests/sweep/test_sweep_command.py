@@ -107,10 +107,13 @@ def test_dry_run_shows_and_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "results").exists()
 
 
-FAILING = BASE + """\
+FAILING = (
+    BASE
+    + """\
 sweep:
   grid: {schedule: [1f1b, {name: interleaved_1f1b, virtual_stages: 2, group: 1}], pipeline.microbatches: [8]}
 """
+)
 
 
 @pytest.mark.slow
@@ -138,7 +141,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert call("sweep", "x.yaml", cwd=tmp_path).returncode == 1
     for text, words in (
         (BASE + "sweep: {grid: {schedule: [dualpipe], pipeline.microbatches: [7]}}\n", "no case is legal"),
-            (BASE + "sweep: {grid: {schedule: [nonsense]}}\n", "x.yaml:4:27: sweep.grid.schedule.0: unknown schedule"),
+        (BASE + "sweep: {grid: {schedule: [nonsense]}}\n", "x.yaml:4:27: sweep.grid.schedule.0: unknown schedule"),
         (BASE + "sweep: {grid: {pipeline.ranks: [2]}, where: ranks > 2}\n", "where: leaves no case"),
         (BASE, "no sweep: in it"),
     ):
@@ -192,7 +195,11 @@ def test_folders(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").write_text("years of work", encoding="utf-8")
-    for out, words in (("mine", "ppsim didn't write thesis.tex"), (".", "home or working directory"), ("a/../b", "'..'")):
+    for out, words in (
+        ("mine", "ppsim didn't write thesis.tex"),
+        (".", "home or working directory"),
+        ("a/../b", "'..'"),
+    ):
         done = call("sweep", "x.yaml", "--out", out, cwd=tmp_path)
         assert (done.returncode, words in done.stderr) == (2, True), done.stderr
     assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["thesis.tex"]
@@ -254,5 +261,8 @@ def test_uncertainty_in_a_sweep_gives_columns_of_statistics(tmp_path: Path) -> N
 def test_changes_are_kept_as_they_were_given(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     call("sweep", "x.yaml", cwd=tmp_path)
-    changes = [json.loads(text) for (text,) in rows(tmp_path / "results/x/sweep.sqlite", "SELECT changes FROM cases ORDER BY number")]
+    changes = [
+        json.loads(text)
+        for (text,) in rows(tmp_path / "results/x/sweep.sqlite", "SELECT changes FROM cases ORDER BY number")
+    ]
     assert changes[0] == {"schedule": "gpipe", "pipeline.microbatches": 4}

@@ -76,7 +76,14 @@ def test_check_and_schema_know_the_sweep(tmp_path: Path) -> None:
 
 
 def test_keys() -> None:
-    for key in ("schedule", "schedule.group", "cluster.links.0.latency", "costs.forward.3", "runtime", "costs.message.hidden"):
+    for key in (
+        "schedule",
+        "schedule.group",
+        "cluster.links.0.latency",
+        "costs.forward.3",
+        "runtime",
+        "costs.message.hidden",
+    ):
         assert problem(key, Experiment) is None, key
     assert default("pipeline.steps", Experiment) == 1
     assert default("pipeline.ranks", Experiment) is None

@@ -90,7 +90,10 @@ def test_read_sweep_is_typed_and_ready_for_groupby(small: Path) -> None:
     assert str(table.dtypes["step_time_s"]) == "float64"
     assert table["pipeline.ranks"].tolist() == [2, 3, 4, 2]
     assert table.loc[3, "fits"] is pd.NA or table.loc[3, "fits"] == False  # noqa: E712
-    assert table.groupby("schedule")["step_time_s"].mean().to_dict() == {"1f1b": 0.25, "gpipe": pytest.approx(float("nan"), nan_ok=True)}
+    assert table.groupby("schedule")["step_time_s"].mean().to_dict() == {
+        "1f1b": 0.25,
+        "gpipe": pytest.approx(float("nan"), nan_ok=True),
+    }
     assert table.attrs == {"parameters": ["schedule", "pipeline.ranks"], "name": "x", "units": {}}
     assert "period_s" not in table  # nobody knows it
     pd.testing.assert_frame_equal(ppsim.read_sweep(small / "sweep.sqlite"), table)
@@ -99,7 +102,17 @@ def test_read_sweep_is_typed_and_ready_for_groupby(small: Path) -> None:
 def test_results_csv_is_sorted_by_id_and_says_nothing_of_the_clock(small: Path) -> None:
     with (small / "results.csv").open(encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert list(rows[0]) == ["id", "status", "schedule", "pipeline.ranks", "engine", "fits", "ranks", "step_time_s", "error"]
+    assert list(rows[0]) == [
+        "id",
+        "status",
+        "schedule",
+        "pipeline.ranks",
+        "engine",
+        "fits",
+        "ranks",
+        "step_time_s",
+        "error",
+    ]
     assert [row["id"] for row in rows] == sorted(row["id"] for row in rows)
     assert [row["fits"] for row in rows] == ["", "True", "", "False"]
     assert rows[0]["error"] == "deadlock: 2 of 2\nrank 0"

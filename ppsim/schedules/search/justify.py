@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from ppsim.jit import jit
+from ppsim._jit import jit
 from ppsim.schedules.search.instance import Instance, Ints, Sequence, column
 
 NEVER = 1 << 62

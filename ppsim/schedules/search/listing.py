@@ -15,7 +15,7 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from typing import Literal
 
-from ppsim.jit import jit
+from ppsim._jit import jit
 from ppsim.schedules.search.instance import Instance, Ints, Sequence, column, rounded
 
 First = Literal["backward", "forward"]

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from ppsim.ops import Kind, Orders, ops
-from ppsim.placement import v_shape
+from ppsim.ops.placement import v_shape
 from ppsim.schedules.base import Problem
 from ppsim.schedules.search.building_block import repeated, v_half, v_min
 from ppsim.schedules.search.instance import SPLIT, Instance, Memory, Sequence

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
+from ppsim._model import Whole
 from ppsim.errors import Notice
-from ppsim.model import Whole
 from ppsim.ops import Orders
-from ppsim.placement import Placement, v_shape
+from ppsim.ops.placement import Placement, v_shape
 from ppsim.schedules.base import Problem, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 from ppsim.schedules.search.instance import Memory

@@ -1,0 +1,97 @@
+"""Results side by side: one table, and who is on the Pareto front of time against memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ppsim.analysis import whatif
+from ppsim.analysis.explain import limits
+from ppsim.analysis.result import Result
+from ppsim.errors import PpsimError, shown
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """Some results, their what-if splits, and what there is to say of them beside each other."""
+
+    results: tuple[Result, ...]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.labels)}>"
+
+    @cached_property
+    def splits(self) -> tuple[whatif.Split, ...]:
+        """The what-if split of each."""
+        return tuple(whatif.split(result) for result in self.results)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """A short name of each: its schedule, where that tells them apart, else its experiment's name too."""
+        names = [result.schedule.name for result in self.results]
+        if len(set(names)) == len(names):
+            return tuple(names)
+        both = [f"{result.experiment.name}: {name}" for result, name in zip(self.results, names, strict=True)]
+        return tuple(f"{label} ({number})" if both.count(label) > 1 else label for number, label in enumerate(both, 1))
+
+    @cached_property
+    def pareto(self) -> tuple[bool, ...]:
+        """Whether no other result takes less time with no more memory, or less memory in no more time."""
+        points = [(r.timeline.makespan, r.summary["peak_memory_bytes"]) for r in self.results]
+
+        def beaten(time: int, memory: int) -> bool:
+            return any(t <= time and m <= memory and (t, m) != (time, memory) for t, m in points)
+
+        return tuple(not beaten(*point) for point in points)
+
+    @cached_property
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per result; keys end in their unit."""
+        return [
+            self._row(result, label, split, best)
+            for result, label, split, best in zip(self.results, self.labels, self.splits, self.pareto, strict=True)
+        ]
+
+    @staticmethod
+    def _row(result: Result, label: str, split: whatif.Split, on_front: bool) -> dict[str, Any]:
+        s = result.summary
+        peaks = [rank["peak_memory_bytes"] for rank in s["per_rank"]]
+        held = result.plan.placement.stages_of
+        return {
+            "schedule": label,
+            "makespan_s": s["makespan_s"],
+            "bubble_ratio": s["bubble_ratio"],
+            "bubble_overhead": s["bubble_overhead"],
+            "max_span_s": s["max_span_s"],
+            **split.seconds(),
+            "peak_memory_bytes": max(peaks),
+            "least_memory_bytes": min(peaks),
+            "peak_in_flight": max(rank["peak_in_flight"] for rank in s["per_rank"]),
+            "fits": s["fits"],
+            "weight_copies": sum(map(len, held)) / result.plan.placement.stages,
+            "messages": sum(pair["messages"] for pair in s["pairs"]),
+            "message_bytes": sum(pair["bytes"] for pair in s["pairs"]),
+            "pareto": on_front,
+            "limit": limits(result),
+        }
+
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """``rows`` as a DataFrame, a row per result."""
+        import pandas as pd
+
+        return pd.DataFrame(self.rows).set_index("schedule")
+
+
+def compare(results: Sequence[Result]) -> Comparison:
+    """Some results beside each other. Raises PpsimError where there are none."""
+    if not results:
+        raise PpsimError("compare: there is no result to compare; give at least one")
+    if wrong := [result for result in results if not isinstance(result, Result)]:
+        raise PpsimError(f"compare takes results, as simulate gives them, not {shown(wrong[0])}")
+    return Comparison(tuple(results))

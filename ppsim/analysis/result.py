@@ -1,0 +1,214 @@
+"""Result: scalars and tables of one run, the public contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ppsim.config.experiment import Experiment
+from ppsim.config.resolved import config_id
+from ppsim.engine.timeline import PER_SECOND, Timeline
+from ppsim.errors import Notice
+from ppsim.metrics import METRICS, Run, bubble, links, memory, scalars, staleness, waits
+from ppsim.ops import Orders
+from ppsim.plan.table import CATEGORIES, Plan
+from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.theory import Sizes
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """One simulated run: ``summary`` (plain data), ``tasks``, ``transfers`` and ``memory`` (DataFrames)."""
+
+    experiment: Experiment
+    schedule: Schedule
+    problem: Problem
+    orders: Orders
+    run: Run
+    engine: str
+    notices: tuple[Notice, ...] = ()
+    spread: dict[str, Any] | None = None
+    """Statistics of the repeats with random times, where the experiment asks for them."""
+
+    def __repr__(self) -> str:
+        pipeline = self.experiment.pipeline
+        sizes = f"p={pipeline.ranks}, m={pipeline.microbatches}"
+        time = self.timeline.makespan / PER_SECOND
+        return f"<Result {self.experiment.name}: {self.schedule.label}, {sizes}, {time:g} s>"
+
+    @property
+    def plan(self) -> Plan:
+        """What was simulated."""
+        return self.run.plan
+
+    @property
+    def timeline(self) -> Timeline:
+        """When everything began and ended."""
+        return self.run.timeline
+
+    @cached_property
+    def summary(self) -> dict[str, Any]:
+        """All figures of the run; keys end in their unit, values are SI, what can't be known is None."""
+        pipeline = self.experiment.pipeline
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "name": self.experiment.name,
+            "config_id": config_id(self.experiment),
+            "version": _version(),
+            "engine": self.engine,
+            "schedule": self.schedule.name,
+            "ranks": self.plan.ranks,
+            "microbatches": pipeline.microbatches,
+            "virtual_stages": max(len(held) for held in self.plan.placement.stages_of),
+            "steps": pipeline.steps,
+            **scalars(self.run),
+            "uncertainty": self.spread,
+            "theory": self.theory,
+            "per_rank": self.per_rank(),
+            "per_stage": self.per_stage(),
+            **{name: found.of(self.run) for name, found in METRICS.items() if found.unit == "table"},
+            "warnings": [notice._asdict() for notice in self.notices],
+        }
+
+    @cached_property
+    def theory(self) -> dict[str, Any]:
+        """The closed form's figures for one step beside the simulated ones; empty where none is known."""
+        form = self.schedule.theory()
+        sizes = self.sizes()
+        if form is None:
+            return {}
+        bubble_s = form.bubble(sizes)
+        if bubble_s is None:
+            return {}
+        ratio = form.bubble_ratio(sizes)
+        return {
+            "makespan_s": float(form.work(sizes) + bubble_s),
+            "bubble_ratio": None if ratio is None else float(ratio),
+            "bubble_overhead": float(bubble_s / form.work(sizes)) if form.work(sizes) else None,
+            "source": form.source,
+            "assumes": "equal stages, equal microbatches, links that are free or a latency alone",
+        }
+
+    def sizes(self) -> Sizes:
+        """The problem as the closed forms see it: mean stage times, and the latency where all links are that alone."""
+        costs, stages, routes = self.problem.costs, self.problem.stages, self.plan.routes
+        used = self.run.once(links.messages) > 0
+        flights = set(routes.latency[used].tolist())
+        only_latency = len(flights) == 1 and not routes.occupancy[used].any()
+        p = self.problem.ranks
+        mean = {name: _mean(getattr(costs, name)) for name in ("forward", "backward", "input_grad", "weight_grad")}
+        return Sizes(
+            p=p,
+            m=self.problem.microbatches,
+            v=max(stages // p, 1),
+            latency=Fraction(flights.pop(), PER_SECOND) if only_latency else Fraction(0),
+            pair=None if costs.overlapped is None else _mean(costs.overlapped),
+            **mean,
+        )
+
+    def per_rank(self) -> list[dict[str, Any]]:
+        """A row per rank: time by cause, memory by category, versions."""
+        run, plan = self.run, self.plan
+        makespan = max(self.timeline.makespan, 1)
+        busy, idle = run.once(bubble.busy), run.once(bubble.idle)
+        again, span = run.once(bubble.recompute), run.once(bubble.span)
+        causes = run.once(waits.by_cause) if "dependencies" in run.knows else None
+        has_memory = "memory" in run.knows
+        peak = run.once(memory.peak_bytes) if has_memory else None
+        by_category = run.once(memory.peak_by_category) if has_memory else None
+        when = run.once(memory.peak_time) if has_memory else None
+        in_flight = run.once(memory.peak_in_flight) if has_memory else None
+        versions = run.once(staleness.weight_versions)
+        stale = run.once(staleness.staleness)
+        return [
+            {
+                "rank": r,
+                "busy_s": int(busy[r]) / PER_SECOND,
+                "recompute_s": int(again[r]) / PER_SECOND,
+                "idle_s": int(idle[r]) / PER_SECOND,
+                "span_s": int(span[r]) / PER_SECOND,
+                "bubble_ratio": int(idle[r]) / makespan,
+                "waits_s": None
+                if causes is None
+                else {cause: int(causes[r, c]) / PER_SECOND for c, cause in enumerate(waits.CAUSES)},
+                "peak_memory_bytes": None if peak is None else int(peak[r]),
+                "peak_memory_at_s": None if when is None else int(when[r]) / PER_SECOND,
+                "peak_by_category": None
+                if by_category is None
+                else {name: int(by_category[c, r]) for c, name in enumerate(CATEGORIES)},
+                "peak_in_flight": None if in_flight is None else int(in_flight[r]),
+                "weight_versions": None if versions is None else int(versions[r]),
+                "staleness": None if stale is None else int(stale[r]),
+            }
+            for r in range(plan.ranks)
+        ]
+
+    def per_stage(self) -> list[dict[str, Any]]:
+        """A row per stage and rank that holds it: times of one op of weight 1, peak of its activations."""
+        costs = self.problem.costs
+        peak = self.run.once(memory.peak_activation_by_stage) if "memory" in self.run.knows else {}
+        return [
+            {
+                "stage": stage,
+                "rank": rank,
+                "forward_s": float(costs.forward[stage]),
+                "backward_s": float(costs.backward[stage]),
+                "peak_activation_bytes": peak.get((rank, stage), 0),
+            }
+            for stage, ranks in enumerate(self.plan.placement.ranks_of)
+            for rank in ranks
+        ]
+
+    @cached_property
+    def tasks(self) -> pd.DataFrame:
+        """One row per op: rank, step, stage, microbatch, kind, op, start_s, end_s, wait_s, wait_cause, blocked_by."""
+        table = self.timeline.tasks()
+        wait, cause, blocker = waits.per_op(self.run)
+        names = np.array([*waits.CAUSES, ""], dtype=object)
+        table["wait_s"] = wait / PER_SECOND
+        table["wait_cause"] = names[np.where(wait > 0, cause, len(waits.CAUSES))]
+        table["blocked_by"] = [self.plan.names[b] if b >= 0 else "" for b in blocker.tolist()]
+        return table
+
+    @cached_property
+    def transfers(self) -> pd.DataFrame:
+        """One row per transfer: op, src, dst, bytes, ready_s, start_s, left_s, arrive_s, egress, ingress."""
+        return self.timeline.transfers()
+
+    @cached_property
+    def memory(self) -> pd.DataFrame:
+        """Memory as steps: rank, time_s, then bytes by category from that time on, and their total."""
+        import pandas as pd
+
+        found = self.run.once(memory.curves)
+        table = pd.DataFrame({"rank": found.rank, "time_s": found.time / PER_SECOND})
+        for c, name in enumerate(CATEGORIES):
+            table[f"{name}_bytes"] = found.bytes[:, c]
+        table["total_bytes"] = found.bytes.sum(axis=1)
+        return table
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    """Exact; equal values, the usual case, aren't added up."""
+    if all(value == values[0] for value in values):
+        return values[0]
+    return sum(values, Fraction(0)) / len(values)
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("ppsim")
+    except PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,137 @@
+"""simulate(experiment) -> Result: the whole flow, once through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ppsim.analysis.result import Result
+from ppsim.analysis.uncertainty import repeats
+from ppsim.config.experiment import Experiment, disagreements
+from ppsim.config.mistakes import config_error
+from ppsim.config.notices import notices
+from ppsim.engine import Engine, run
+from ppsim.engine.timeline import PER_SECOND
+from ppsim.engine.watch import Watch
+from ppsim.errors import ConfigError, DeadlockError, Notice, ScheduleError, shown
+from ppsim.metrics import Run, scalars
+from ppsim.metrics.base import Need
+from ppsim.metrics.memory import too_much
+from ppsim.ops import NONE, Orders
+from ppsim.plan import Plan, build, check
+from ppsim.schedules import Problem, Schedule
+from ppsim.schedules.registry import plugin_notices
+from ppsim.units import show
+
+
+def simulate(
+    experiment: Experiment, schedule: Schedule | None = None, engine: Engine = "auto", watch: Watch | None = None
+) -> Result:
+    """Simulate an experiment, with its own schedule or any other; ``watch`` is told how far it is.
+
+    Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for ever.
+    """
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
+    if schedule is None:
+        schedule = experiment.schedule
+    elif not isinstance(schedule, Schedule):
+        raise ConfigError(
+            f"schedule takes an object of a Schedule's class, not {shown(schedule)}; a schedule by name goes into the "
+            "experiment, as in ppsim.load(path, {'schedule': 'gpipe'})"
+        )
+    else:
+        parts = {key: getattr(experiment, key) for key in ("pipeline", "costs", "cluster", "runtime")}
+        if wrong := list(disagreements(parts, schedule)):
+            raise config_error(wrong)
+    watch = watch or Watch()
+    problem = experiment.problem(schedule)
+    orders = schedule.orders(problem)
+    if not isinstance(orders, Orders):
+        raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
+    index = check(orders, problem, schedule.label, schedule.place)
+    watch.at("plan")
+    plan = build(orders, problem, experiment, schedule, index)
+    try:
+        timeline, engine_name = run(plan, engine, watch)
+    except DeadlockError as deadlock:
+        raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, schedule, problem)])) from None
+    watch.at("metrics")
+    found = [
+        *plugin_notices(),
+        *schedule.notices(problem.ranks, experiment.pipeline.microbatches),
+        *notices(experiment, problem, schedule),
+        *plan.notices,
+        *_unused(experiment, plan),
+        *_alternative(experiment, schedule, problem, timeline.makespan, engine),
+    ]
+    executed = Run(plan, timeline, problem, _known(experiment), experiment.samples_per_step)
+    found += too_much(executed)
+    spread = _spread(experiment, executed, engine)
+    return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
+
+
+def _unused(experiment: Experiment, plan: Plan) -> Iterator[Notice]:
+    """What the config says of links that nothing is sent over, and of fused pairs where there are none."""
+    links = experiment.cluster.links if experiment.cluster is not None else []
+    used = np.zeros(len(plan.routes.src), bool)
+    used[plan.transfers.route] = True
+    ends = zip(plan.routes.src[used].tolist(), plan.routes.dst[used].tolist(), strict=True)
+    pairs = {frozenset(pair) for pair in ends} if links else set()
+    for index, link in enumerate(links):
+        if frozenset(link.ranks) not in pairs:
+            a, b = link.ranks
+            why = f"ranks {a} and {b} send each other nothing"
+            yield Notice("no_effect", f"cluster.links.{index}", f"has no effect: {why}")
+    if experiment.costs.overlapped is not None and not np.any(plan.group != NONE):
+        yield Notice("no_effect", "costs.overlapped", "has no effect: the order has no fused pairs")
+
+
+def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, Any] | None:
+    """How far the figures spread over the repeats with random times, where the experiment asks for them."""
+    if experiment.uncertainty is None:
+        return None
+
+    def measure(plan: Plan) -> dict[str, Any]:
+        return scalars(replace(nominal, plan=plan, timeline=run(plan, engine)[0], _made={}))
+
+    return repeats(nominal.plan, experiment.uncertainty, measure)
+
+
+def _alternative(
+    experiment: Experiment, schedule: Schedule, problem: Problem, makespan: int, engine: Engine
+) -> Iterator[Notice]:
+    """What the settings cost that a notice of the schedule warns of: the same run with the nearest better ones."""
+    better = schedule.alternative(problem.ranks, experiment.pipeline.microbatches)
+    if better is None:
+        return
+    name, other = better
+    instead = run(build(other.orders(problem), problem, experiment, other), engine)[0].makespan
+    now, then = (show(Fraction(ns, PER_SECOND), "time") for ns in (makespan, instead))
+    yield Notice("alternative", "schedule", f"{name} gives {then} instead of {now}")
+
+
+def _known(experiment: Experiment) -> frozenset[Need]:
+    known: set[Need] = {"dependencies", "costs", "memory", "links"}
+    if experiment.samples_per_step is not None:
+        known.add("samples")
+    return frozenset(known)
+
+
+def _causes(experiment: Experiment, schedule: Schedule, problem: Problem) -> Iterator[str]:
+    """Settings that are known to make an order deadlock."""
+    if experiment.pipeline.batch_sync:
+        yield (
+            "pipeline.batch_sync makes a stage wait for all microbatches of the stage before it; a schedule that needs "
+            "a backward before its last forward can't do that: use gpipe"
+        )
+    if hint := schedule.deadlock_hint(problem):
+        yield hint
+
+
+def _distinct(found: list[Notice]) -> tuple[Notice, ...]:
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,90 @@
+"""The command line of other frameworks' settings: ``ppsim import megatron``."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+MAX_BYTES = 1 << 20
+
+importing = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Make an experiment of another framework's settings."
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the command line."""
+    app.add_typer(importing, name="import")
+
+
+@importing.callback()
+def _several() -> None:
+    """Keep ``megatron`` a command of its own."""
+
+
+@importing.command()
+def megatron(
+    arguments: Annotated[Path, typer.Argument(metavar="ARGS_FILE", help="A launch script or a list of arguments.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="File (default: standard output).")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="A variable of the script, as in --set NNODES=4. Repeatable."),
+    ] = None,
+    world_size: Annotated[
+        int | None, typer.Option(min=1, help="GPUs in all (default: as the script gives it).", show_default=False)
+    ] = None,
+    layer_forward: Annotated[
+        str | None, typer.Option(metavar="TIME", help="A layer's forward (default: 1 ms).", show_default=False)
+    ] = None,
+    layer_backward: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="A layer's backward (default: twice its forward).", show_default=False),
+    ] = None,
+) -> None:
+    """Make an experiment of Megatron's arguments. The file is parsed, never run."""
+    from ppsim import _textfile as textfile
+    from ppsim.errors import ConfigError, printable
+    from ppsim.formats.megatron import convert
+
+    fixed: dict[str, str] = {}
+    for setting in set_ or ():
+        name, equals, value = setting.partition("=")
+        if not equals or not name:
+            raise ConfigError(f"--set {printable(setting)}: write NAME=VALUE, e.g. NNODES=4")
+        fixed[name] = value
+    forward, backward = _time("--layer-forward", layer_forward), _time("--layer-backward", layer_backward)
+    text = textfile.read(arguments, "a launch script", MAX_BYTES)
+    found = convert(text, str(arguments), fixed, world_size, forward, backward)
+    if output is None:
+        typer.echo(found.text, nl=False)
+    else:
+        _write(output, arguments, found.text)
+    for note in found.notes:
+        typer.echo(printable(note), err=True)
+
+
+def _time(option: str, text: str | None) -> Fraction | None:
+    from ppsim.errors import ConfigError
+    from ppsim.units import parse
+
+    if text is None:
+        return None
+    try:
+        return parse(text, "time")
+    except ValueError as error:
+        raise ConfigError(f"{option}: {error}") from None
+
+
+def _write(output: Path, source: Path, text: str) -> None:
+    from ppsim.errors import ConfigError, printable
+
+    label = printable(str(output))
+    try:
+        if output.exists() and output.samefile(source):
+            raise ConfigError(f"{label}: is the file that is read; name another one for the experiment")
+        output.write_text(text, encoding="utf-8", newline="\n")
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{label}: can't be written: {getattr(error, 'strerror', None) or error}") from None

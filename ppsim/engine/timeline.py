@@ -1,0 +1,151 @@
+"""The executed table: when every op and every transfer of a Plan began and ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ppsim.ops import Kind
+from ppsim.plan.table import Longs, Plan
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NEVER = -1
+PER_SECOND = 10**9
+"""Nanoseconds in a second."""
+SENDS_AND_MOVES = (
+    Kind.SEND_F,
+    Kind.RECV_F,
+    Kind.SEND_B,
+    Kind.RECV_B,
+    Kind.EVICT,
+    Kind.LOAD,
+    Kind.REDUCE_GRAD,
+    Kind.UNSHARD,
+    Kind.RESHARD,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """Start and end in ns of every op; ready and start of every transfer. Both rows of an atomic pair span the pair."""
+
+    plan: Plan
+    start: Longs
+    end: Longs
+    ready: Longs
+    transfer_start: Longs
+    room: Longs | None = None
+    """Where the engine wrote start, end and transfer_start one after the other: room for the times of all events."""
+
+    @cached_property
+    def left(self) -> Longs:
+        """When each transfer freed its ports."""
+        return self._later(self.transfer_start, self.plan.routes.occupancy)
+
+    @cached_property
+    def arrive(self) -> Longs:
+        """When each transfer was there."""
+        return self._later(self.left, self.plan.routes.latency)
+
+    def _later(self, since: Longs, by_route: Longs) -> Longs:
+        return since + by_route[self.plan.transfers.route] if np.any(by_route) else since
+
+    @cached_property
+    def times(self) -> Longs:
+        """The time of every event of the plan, by its number."""
+        if self.room is None:
+            return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
+        last = len(self.room) - len(self.left)
+        self.room[last - len(self.left) : last], self.room[last:] = self.left, self.arrive
+        return self.room
+
+    @cached_property
+    def makespan(self) -> int:
+        """When the last op has ended and the last transfer has arrived."""
+        return int(max(self.end.max(initial=0), self.arrive.max(initial=0)))
+
+    def tasks(self) -> pd.DataFrame:
+        """One row per op: rank, step, stage, microbatch, kind, op, start_s, end_s."""
+        import pandas as pd
+
+        plan = self.plan
+        return pd.DataFrame(
+            {
+                "rank": plan.rank,
+                "step": plan.step,
+                "stage": plan.stage,
+                "microbatch": plan.microbatch,
+                "kind": np.array([kind.name for kind in Kind], dtype=object)[plan.kind],
+                "op": plan.names,
+                "start_s": self.start / PER_SECOND,
+                "end_s": self.end / PER_SECOND,
+            }
+        )
+
+    def transfers(self) -> pd.DataFrame:
+        """One row per transfer: op, src, dst, bytes, ready_s, start_s, left_s, arrive_s, egress, ingress."""
+        import pandas as pd
+
+        plan, transfers, routes = self.plan, self.plan.transfers, self.plan.routes
+        names = np.array([*plan.ports, ""], dtype=object)
+        return pd.DataFrame(
+            {
+                "op": [plan.names[i] for i in transfers.producer.tolist()],
+                "src": routes.src[transfers.route],
+                "dst": routes.dst[transfers.route],
+                "bytes": routes.bytes[transfers.route],
+                "ready_s": self.ready / PER_SECOND,
+                "start_s": self.transfer_start / PER_SECOND,
+                "left_s": self.left / PER_SECOND,
+                "arrive_s": self.arrive / PER_SECOND,
+                "egress": names[routes.egress[transfers.route]],
+                "ingress": names[routes.ingress[transfers.route]],
+            }
+        )
+
+    def violations(self) -> Iterator[str]:
+        """What contradicts the semantics: nothing, or there is a bug in the engine."""
+        plan = self.plan
+        if np.any(self.start < 0) or np.any(self.end < self.start):
+            yield "an op never ran, or ended before it began"
+        same = plan.rank[1:] == plan.rank[:-1]
+        early = same & (self.start[1:] < self.end[:-1]) & ~plan.tail[1:]
+        if np.any(early):
+            yield f"{plan.op(int(np.flatnonzero(early)[0]) + 1)} began before the op before it on its rank had ended"
+        for needs, moment, what in (
+            (plan.start_needs, self.start, "an op began"),
+            (plan.end_needs, self.end, "an op ended"),
+            (plan.transfers.needs, self.ready, "a transfer was ready"),
+        ):
+            late = self.times[needs.event] > moment[needs.owner]
+            if np.any(late):
+                yield f"{what} before what it needs: number {int(needs.owner[np.flatnonzero(late)[0]])}"
+        yield from self._port_violations()
+
+    def _port_violations(self) -> Iterator[str]:
+        routes, route = self.plan.routes, self.plan.transfers.route
+        for column in (routes.egress, routes.ingress):
+            port = column[route]
+            order = np.lexsort((self.left, self.transfer_start, port))
+            order = order[port[order] >= 0]
+            a, b = order[:-1], order[1:]
+            clash = (port[a] == port[b]) & (self.transfer_start[b] < self.left[a])
+            if np.any(clash):
+                yield f"port {self.plan.ports[int(port[a[clash][0]])]} carried two messages at once"
+        if np.any(self.transfer_start < self.ready):
+            yield "a transfer started before it was ready"
+
+
+def finished(
+    plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs, room: Longs | None = None
+) -> Timeline:
+    """A Timeline from what an engine recorded; the second row of an atomic pair gets the start of its first."""
+    tail = np.flatnonzero(plan.tail)
+    start[tail] = start[tail - 1]
+    return Timeline(plan, start, end, ready, transfer_start, room)
