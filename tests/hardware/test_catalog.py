@@ -267,5 +267,5 @@ def test_rows_are_shared_and_read_only() -> None:
 
 def test_importing_the_catalog_reads_no_file() -> None:
     """`ppsim --help` imports it and needs no row; a file takes some 20 ms to parse."""
-    code = "from ppsim import catalog; raise SystemExit(catalog._table.cache_info().currsize)"
+    code = "from ppsim.hardware import catalog; raise SystemExit(catalog._table.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
