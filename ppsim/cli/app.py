@@ -136,11 +136,12 @@ class Listing(StrEnum):
     links = "links"
     models = "models"
     metrics = "metrics"
+    formats = "formats"
 
 
 @app.command("list")
 def list_(what: Listing) -> None:
-    """List schedules, devices, links, models or metrics."""
+    """List schedules, devices, links, models, metrics or file formats."""
     from ppsim.display import result as display
     from ppsim.display.listing import rows
 
@@ -204,26 +205,27 @@ def plot(
 @app.command()
 def export(
     config: Config,
-    format_: Annotated[str, typer.Option("--format", help="torch-csv, chrome-trace, … (see the error for all).")],
+    format_: Annotated[str, typer.Option("--format", help="torch-csv, chrome-trace, … (`ppsim list formats`).")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="File (default: standard output).")] = None,
     set_: Set = None,
     engine: EngineOption = EngineName.auto,
 ) -> None:
     """Write a run in another tool's format."""
-    from ppsim.errors import ConfigError, did_you_mean
-    from ppsim.formats import FORMATS
+    from ppsim.errors import ConfigError, did_you_mean, printable
+    from ppsim.formats import that
 
-    if format_ not in FORMATS:
-        hint = did_you_mean(format_, FORMATS) or ";"
-        raise ConfigError(f"--format: unknown format '{format_}'{hint} known: {', '.join(FORMATS)}")
+    formats = that("export")
+    if format_ not in formats:
+        hint = did_you_mean(format_, formats) or ";"
+        raise ConfigError(f"--format: unknown format '{printable(format_)}'{hint} known: {', '.join(formats)}")
     result = _simulated(config, set_, engine)
     if output is None:
-        FORMATS[format_].write(result, sys.stdout)
+        formats[format_].run(result, sys.stdout)
         return
 
     def to_file() -> None:
         with output.open("w", encoding="utf-8", newline="\n") as stream:
-            FORMATS[format_].write(result, stream)
+            formats[format_].run(result, stream)
 
     _written(output, to_file)
 

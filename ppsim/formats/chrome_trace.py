@@ -16,12 +16,16 @@ from collections.abc import Callable, Iterator
 from typing import TextIO
 
 from ppsim.analysis.result import Result
-from ppsim.formats.chrome_events import Counters, Ends, Ports, Spans
-from ppsim.formats.chrome_order import Flow, What, ordered
-from ppsim.formats.chrome_tracks import Tracks
+from ppsim.formats._chrome_events import Counters, Ends, Ports, Spans
+from ppsim.formats._chrome_order import Flow, What, ordered
+from ppsim.formats._chrome_tracks import Tracks
+from ppsim.formats.base import file_format
 from ppsim.metrics import Run, memory
 
 
+@file_format(
+    "chrome-trace", does="export", what="timeline, messages and memory for ui.perfetto.dev or chrome://tracing"
+)
 def write(source: Run | Result, stream: TextIO) -> None:
     """Write a run, an event per line, in ASCII; the same run gives the same bytes."""
     run, name = (source, "run") if isinstance(source, Run) else (source.run, source.experiment.name)

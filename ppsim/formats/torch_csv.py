@@ -8,12 +8,14 @@ out (see ``ppsim.formats.comms``). What PyTorch can't run is a FormatError that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, TextIO
 
 import numpy as np
 
+from ppsim.analysis.result import Result
 from ppsim.errors import FormatError
 from ppsim.formats import comms
+from ppsim.formats.base import file_format
 from ppsim.ops import COMMUNICATION, NONE, Kind, Orders
 from ppsim.ops import orderfile as dialects
 
@@ -68,6 +70,46 @@ def compute_comms(orders: Orders, defer: bool = False) -> str:
             "by their order: list receives in the order of their sends"
         )
     return dialects.write(orders)
+
+
+@file_format("torch-csv", does="export", what="PyTorch schedule CSV, compute ops only: _load_csv(file)")
+def _compute_only(result: Result, stream: TextIO) -> None:
+    stream.write(compute_only(_of(result)))
+
+
+@file_format("torch-csv-old", does="export", what="the same in the alphabet before October 2024: F, B, W and BW")
+def _compute_only_old(result: Result, stream: TextIO) -> None:
+    stream.write(compute_only(_of(result), "torch-old"))
+
+
+@file_format(
+    "torch-csv-comms",
+    does="export",
+    what='the same with sends and receives as PyTorch puts them: _load_csv(file, format="compute_comms")',
+)
+def _compute_comms(result: Result, stream: TextIO) -> None:
+    stream.write(compute_comms(_of(result)))
+
+
+@file_format(
+    "torch-csv-comms-deferred",
+    does="export",
+    what="the same with receives as late as their order allows (PyTorch's defer_pp_recv)",
+)
+def _compute_comms_deferred(result: Result, stream: TextIO) -> None:
+    stream.write(compute_comms(_of(result), defer=True))
+
+
+def _of(result: Result) -> Orders:
+    """The order, if it is one of a step and its units are microbatches, as PyTorch's always are."""
+    if result.plan.asynchronous:
+        raise FormatError("an asynchronous schedule runs on from step to step; PyTorch's ends each: take 1f1b")
+    if len(result.problem.slices) > 1:
+        raise FormatError(
+            f"the schedule cuts each microbatch into {len(result.problem.slices)} slices, which hand on their keys and "
+            "values; PyTorch's microbatches are apart: take the schedule that isn't cut, as 1f1b in place of seq1f1b"
+        )
+    return result.orders
 
 
 def _check(orders: Orders) -> None:

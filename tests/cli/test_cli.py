@@ -150,11 +150,11 @@ def test_what_does_not_fit_is_said_in_the_summary(config: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("what", ["schedules", "devices", "links", "models", "metrics"])
+@pytest.mark.parametrize("what", ["schedules", "devices", "links", "models", "metrics", "formats"])
 def test_list(what: str, tmp_path: Path) -> None:
     known = {
         "schedules": "interleaved_1f1b", "devices": "a100-80gb", "links": "ib-hdr", "models": "gpt3",
-        "metrics": "bubble_ratio",
+        "metrics": "bubble_ratio", "formats": "chrome-trace",
     }  # fmt: skip
     done = call("list", what, cwd=tmp_path)
     assert done.returncode == 0

@@ -13,11 +13,12 @@ import pytest
 
 from ppsim.analysis.result import Result
 from ppsim.errors import FormatError
-from ppsim.formats import FORMATS
+from ppsim.formats import known, that
 from ppsim.ops import Orders
 from ppsim.ops import orderfile as dialects
 from tests.simulated import simulate
 
+EXPORTS = that("export")
 CONFIG = """
 name: small
 schedule: 1f1b
@@ -28,14 +29,17 @@ costs: {per: stage, forward: 1 ms, backward: 2 ms}
 
 def written(name: str, result: Result) -> str:
     stream = io.StringIO()
-    FORMATS[name].write(result, stream)
+    EXPORTS[name].run(result, stream)
     return stream.getvalue()
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_every_format_is_described_in_a_line_and_writes_text_that_ends_in_a_line(name: str) -> None:
-    assert FORMATS[name].description
-    assert "\n" not in FORMATS[name].description
+def test_every_format_is_described_in_a_line() -> None:
+    assert {"chrome-trace", "torch-csv", "order", "megatron"} <= {found.name for found in known()}
+    assert [found for found in known() if not found.what or "\n" in found.what] == []
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_every_export_writes_text_that_ends_in_a_line(name: str) -> None:
     text = written(name, simulate("1f1b", 2, 2))
     assert text.endswith("\n")
     assert "\r" not in text
@@ -52,7 +56,7 @@ def test_the_older_alphabet_is_read_back_as_such() -> None:
 def test_the_format_order_holds_what_pytorchs_cannot(schedule: str) -> None:
     """Evictions and stages on two ranks."""
     result = simulate(schedule, 4, 8)
-    for name in FORMATS:
+    for name in EXPORTS:
         if name.startswith("torch"):
             with pytest.raises(FormatError, match=r"^not a PyTorch schedule: .*the format 'order' holds everything"):
                 written(name, result)
@@ -77,7 +81,7 @@ def test_the_format_order_holds_what_pytorchs_cannot(schedule: str) -> None:
 )
 def test_orders_that_pytorch_would_load_and_get_wrong(schedule: Any, reason: str) -> None:
     result = simulate(schedule, 2, 4)
-    for name in FORMATS:
+    for name in EXPORTS:
         if name.startswith("torch"):
             with pytest.raises(FormatError) as error:
                 written(name, result)

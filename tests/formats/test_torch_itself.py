@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ppsim.formats import FORMATS, comms, torch_csv
+from ppsim.formats import comms, that, torch_csv
 from ppsim.formats.torch_live import from_torch
 from ppsim.ops import Orders
 from ppsim.ops import orderfile as dialects
@@ -146,7 +146,7 @@ def test_an_export_is_what_torchs_own_class_would_run(schedule: str, microbatche
     per_rank = len(result.plan.placement.stages_of[0])
     for name, format_ in (("torch-csv", "compute_only"), ("torch-csv-comms", "compute_comms")):
         stream = io.StringIO()
-        FORMATS[name].write(result, stream)
+        that("export")[name].run(result, stream)
         path.write_text(stream.getvalue())
         ours = torch_stages.runtime(ranks, microbatches, ranks * per_rank)
         ours._load_csv(str(path), format=format_)
@@ -179,7 +179,7 @@ def test_an_export_trains(schedule: str, format_: str, tmp_path: Path) -> None:
     result = simulate(schedule, 2, microbatches)
     path = tmp_path / "order.csv"
     with path.open("w") as stream:
-        FORMATS[format_].write(result, stream)
+        that("export")[format_].run(result, stream)
     command = [sys.executable, "-m", "tests.formats.torch_train", str(path)]
     root = Path(__file__).parents[2]
     running = [subprocess.Popen([*command, str(rank), str(microbatches)], cwd=root) for rank in range(2)]

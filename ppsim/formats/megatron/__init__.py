@@ -16,6 +16,7 @@ from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
 from ppsim.costs.partition.layout import Split
 from ppsim.errors import ConfigError, FormatError, printable
+from ppsim.formats.base import file_format
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.effects import old_spellings, without_effect
 from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
@@ -49,6 +50,7 @@ class Imported(NamedTuple):
     notes: list[str]
 
 
+@file_format("megatron", does="launch", what="Megatron-LM's arguments, in a launch script or a list")
 def convert(
     text: str,
     label: str,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppsim.formats.chrome_order import Flow
-from ppsim.formats.chrome_tracks import Tracks
+from ppsim.formats._chrome_order import Flow
+from ppsim.formats._chrome_tracks import Tracks
 from ppsim.metrics import Run, waits
 from ppsim.metrics.memory import Curves
 from ppsim.ops import COMMUNICATION, COMPUTE, NONE, Kind
