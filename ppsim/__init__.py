@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from ppsim._version import __version__ as __version__
+
 if TYPE_CHECKING:
     from ppsim import plot as plot
     from ppsim.analysis.compare import Comparison as Comparison
@@ -59,7 +61,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*_PUBLIC, "plot"])
+    return sorted([*_PUBLIC, "plot", "__version__"])
 
 
 def load_ipython_extension(shell: Any) -> None:

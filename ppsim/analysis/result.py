@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property
-from importlib.metadata import PackageNotFoundError, version
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ppsim._version import __version__
 from ppsim.config.experiment import Experiment
 from ppsim.config.resolved import config_id
 from ppsim.engine.timeline import PER_SECOND, Timeline
@@ -65,7 +65,7 @@ class Result:
             "schema_version": SCHEMA_VERSION,
             "name": self.experiment.name,
             "config_id": config_id(self.experiment),
-            "version": _version(),
+            "version": __version__,
             "engine": self.engine,
             "schedule": self.schedule.name,
             "ranks": self.plan.ranks,
@@ -204,11 +204,3 @@ def _mean(values: Sequence[Fraction]) -> Fraction:
     if all(value == values[0] for value in values):
         return values[0]
     return sum(values, Fraction(0)) / len(values)
-
-
-@cache
-def _version() -> str:
-    try:
-        return version("ppsim")
-    except PackageNotFoundError:
-        return "unknown"

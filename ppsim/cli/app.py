@@ -30,8 +30,24 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    help="A discrete-event simulator of pipeline-parallel training.",
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from ppsim._version import __version__
+
+        typer.echo(f"ppsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _ppsim(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_version, help="Show it and exit.")
+    ] = False,
+) -> None:
+    """A discrete-event simulator of pipeline-parallel training."""
 
 
 class EngineName(StrEnum):
