@@ -7,7 +7,6 @@ hidden folder's lock keeps two runs apart; one that a killed run left behind has
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import json
 import os
 import shutil
@@ -15,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from ppsim.analysis.result import Result
 from ppsim.config import resolved
@@ -80,32 +81,30 @@ def replaced(folder: Path) -> Iterator[Path]:
     refuse_foreign(folder)
     hidden = folder.parent / f".{folder.name}.ppsim-new"
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        if hidden.is_symlink():
-            raise PpsimError(f"{_shown(hidden)}: a link; ppsim writes only into folders of its own")
-        hidden.mkdir(exist_ok=True)
-        lock = os.open(hidden / LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+        with _own(hidden):
+            _clear(hidden, keep={LOCK})
+            try:
+                yield hidden
+                names = sorted(path.name for path in hidden.iterdir() if path.name != LOCK)
+                (hidden / MARKER).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+                refuse_foreign(folder)
+                _swap(hidden, folder)
+            finally:
+                _discard(hidden)
+                (folder / LOCK).unlink(missing_ok=True)
+    except Timeout:
+        raise PpsimError(f"{_shown(folder)}: another run is writing there; wait for it, or use --out") from None
     except OSError as error:
         raise cannot(folder, error) from None
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise PpsimError(f"{_shown(folder)}: another run is writing there; wait for it, or use --out") from None
-        try:
-            _clear(hidden, keep={LOCK})
-            yield hidden
-            names = sorted(path.name for path in hidden.iterdir() if path.name != LOCK)
-            (hidden / MARKER).write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
-            refuse_foreign(folder)
-            _swap(hidden, folder)
-        except OSError as error:
-            raise cannot(folder, error) from None
-        finally:
-            _discard(hidden)
-            (folder / LOCK).unlink(missing_ok=True)
-    finally:
-        os.close(lock)
+
+
+def _own(hidden: Path) -> FileLock:
+    """The lock of a hidden folder, which is made if it isn't there; entering it raises Timeout where another has it."""
+    hidden.parent.mkdir(parents=True, exist_ok=True)
+    if hidden.is_symlink():
+        raise PpsimError(f"{_shown(hidden)}: a link; ppsim writes only into folders of its own")
+    hidden.mkdir(exist_ok=True)
+    return FileLock(hidden / LOCK, blocking=False)
 
 
 def _discard(hidden: Path) -> None:
@@ -133,7 +132,7 @@ def _swap(new: Path, target: Path) -> None:
     try:
         libc = ctypes.CDLL(None, use_errno=True)
         done = libc.renameat2(at_cwd, os.fsencode(new), at_cwd, os.fsencode(target), exchange) == 0
-    except (AttributeError, OSError):
+    except (AttributeError, OSError, TypeError):  # not Linux
         done = False
     if not done:
         aside = new.with_suffix(".old")

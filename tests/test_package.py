@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -28,3 +29,18 @@ def test_a_citation_has_what_the_format_asks_for() -> None:
     cited = YAML(typ="safe", pure=True).load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["cff-version"] == "1.2.0"
     assert {"message", "title", "authors"} <= set(cited)
+
+
+NOT_EVERYWHERE = {"fcntl", "grp", "pty", "pwd", "resource", "termios", "msvcrt", "winreg"}
+
+
+def test_nothing_is_imported_that_some_systems_lack() -> None:
+    """Modules of Unix or Windows alone, and os.sched_…, which Linux alone has."""
+    found = []
+    for path in (ROOT / "ppsim").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [node.attr] if isinstance(node, ast.Attribute) else []
+            found += [f"{path}: {name}" for name in names if name in NOT_EVERYWHERE or name.startswith("sched_")]
+    assert found == []

@@ -88,10 +88,11 @@ def _watched(config: Path, settings: list[str] | None, engine: EngineName, watch
             "Ctrl-C stops, nothing is half-written",
             err=True,
         )
-    if ops > (most := _memory() // BYTES_PER_OP):
+    memory = _memory()
+    if memory is not None and ops > (most := memory // BYTES_PER_OP):
         raise ConfigError(
             f"{printable(str(config))}: about {ops:,} ops need some {ops * BYTES_PER_OP / 2**30:,.0f} GiB of memory, "
-            f"this machine has {_memory() / 2**30:,.0f} GiB, enough for {most:,}; are pipeline.ranks, "
+            f"this machine has {memory / 2**30:,.0f} GiB, enough for {most:,}; are pipeline.ranks, "
             "pipeline.microbatches and pipeline.steps as meant?"
         )
     return simulate(experiment, engine=engine.value, watch=watch)
@@ -256,8 +257,10 @@ def schema() -> None:
     typer.echo(json.dumps(json_schema(), indent=2))
 
 
-def _memory() -> int:
-    """Bytes of memory that this machine has."""
+def _memory() -> int | None:
+    """Bytes of memory that this machine has, or None where it doesn't say."""
+    if not hasattr(os, "sysconf"):
+        return None
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import socket
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from zlib import crc32
+
+from filelock import FileLock, Timeout
 
 from ppsim import store
 from ppsim.errors import ConfigError, PpsimError, printable
@@ -81,21 +82,16 @@ def clear(folder: Path, file: str) -> None:
 @contextmanager
 def locked(folder: Path, file: str) -> Iterator[None]:
     """Nobody else writes this file meanwhile. Raises PpsimError where somebody does."""
+    path = folder / f".{Path(file).stem}.lock"
     try:
-        lock = os.open(folder / f".{Path(file).stem}.lock", os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o644)
+        with FileLock(path, blocking=False):
+            path.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
+            yield
+    except Timeout:
+        who = path.read_text(encoding="utf-8", errors="replace")
+        raise PpsimError(
+            f"{printable(str(folder / file))}: another sweep is writing there ({printable(who)}); "
+            "wait for it, stop it, or use --out"
+        ) from None
     except OSError as error:
         raise store.cannot(folder, error) from None
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            who = os.pread(lock, 200, 0).decode("utf-8", "replace")
-            raise PpsimError(
-                f"{printable(str(folder / file))}: another sweep is writing there ({printable(who)}); "
-                "wait for it, stop it, or use --out"
-            ) from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
-        yield
-    finally:
-        os.close(lock)

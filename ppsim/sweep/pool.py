@@ -5,7 +5,6 @@ joblib, which wraps both, returns a Dask cluster's results only when all are the
 
 from __future__ import annotations
 
-import os
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -65,7 +64,9 @@ class LocalPool(Pool):
     breaks_whole = True
 
     def __init__(self, jobs: int | None, tasks: int) -> None:
-        self.width = min(jobs or len(os.sched_getaffinity(0)), tasks)
+        from loky import cpu_count
+
+        self.width = min(jobs or cpu_count(), tasks)
         self.restart()
 
     def submit(self, base: Base, tasks: Sequence[Task]) -> Future[list[Row]]:
