@@ -43,7 +43,7 @@ def _files(result: Result, all_files: bool, pictures: bool) -> Iterator[tuple[st
     yield "summary.json", lambda path: path.write_text(summary_json(result) + "\n", encoding="utf-8")
     for name, source in result.experiment.files().items():
         yield name, partial(shutil.copyfile, source)
-    if all_files or len(result.plan) <= MANY_OPS:
+    if all_files or len(result.plan.ops) <= MANY_OPS:
         yield "tasks.csv", lambda path: result.tasks.to_csv(path, index=False, lineterminator="\n")
         yield "transfers.csv", lambda path: result.transfers.to_csv(path, index=False, lineterminator="\n")
         yield "memory.csv", lambda path: result.memory.to_csv(path, index=False, lineterminator="\n")

@@ -55,7 +55,7 @@ def makespan_ms(run: Run) -> float:
 
 def row_of(run: Run, op: str) -> int:
     """The row of an op by its text, such as 2F0 or 2F0@1."""
-    return next(row for row in range(len(run.plan)) if str(run.plan.op(row)) == op)
+    return next(row for row in range(len(run.plan.ops)) if str(run.plan.ops[row]) == op)
 
 
 def span_ms(run: Run, op: str) -> tuple[float, float]:
@@ -76,4 +76,4 @@ def most_at_once(spans: Iterable[tuple[int, int]]) -> int:
 
 def row(run: Run, rank: int) -> str:
     """The plan's ops of one rank, as text with spaces between them."""
-    return " ".join(str(run.plan.op(i)) for i in run.plan.rows(rank))
+    return " ".join(str(run.plan.ops[i]) for i in run.plan.ops.rows(rank))

@@ -85,14 +85,14 @@ def test_whatever_runs_obeys_the_semantics(exp: ppsim.Experiment) -> None:
     plan, timeline, run = result.plan, result.timeline, result.run
     p, m = exp.pipeline.ranks, exp.pipeline.microbatches
     stages = plan.placement.stages
-    names = {str(plan.op(row)) for row in range(len(plan))}
+    names = {str(plan.ops[row]) for row in range(len(plan.ops))}
     assert names == {f"{s}{k}{b}" for s in range(stages) for b in range(m) for k in "FB"}
-    assert len(plan) == 2 * stages * m
+    assert len(plan.ops) == 2 * stages * m
     assert list(timeline.violations()) == []
-    for row in range(len(plan)):
-        op = plan.op(row)
+    for row in range(len(plan.ops)):
+        op = plan.ops[row]
         if op.kind == Kind.B:
-            own = [r for r in plan.rows(int(plan.rank[row])) if plan.op(r) == op._replace(kind=Kind.F)]
+            own = [r for r in plan.ops.rows(int(plan.ops.rank[row])) if plan.ops[r] == op._replace(kind=Kind.F)]
             assert timeline.end[own[0]] <= timeline.start[row]
     idle = run.once(waits.by_cause).sum(axis=1)
     assert idle.tolist() == bubble.idle(run).tolist()
@@ -121,8 +121,8 @@ def test_free_links_equal_a_recurrence(found: dict[str, Any], data: st.DataObjec
     expected = reference.times(list(result.orders), lambda kind, stage: time[kind][stage], latency)
     assert expected is not None
     plan, timeline = result.plan, result.timeline
-    for row in range(len(plan)):
-        assert (int(timeline.start[row]), int(timeline.end[row])) == expected[plan.op(row)]
+    for row in range(len(plan.ops)):
+        assert (int(timeline.start[row]), int(timeline.end[row])) == expected[plan.ops[row]]
 
 
 @MANY

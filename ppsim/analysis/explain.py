@@ -57,17 +57,17 @@ def find(result: Result, rank: int | None, op: str | None, at: int | None) -> in
             wanted = Op.parse(op)
         except FormatError as error:
             raise ConfigError(f"--op: {error}") from None
-        for row in range(len(plan)):
-            if plan.op(row) == wanted and (rank is None or plan.rank[row] == rank):
+        for row in range(len(plan.ops)):
+            if plan.ops[row] == wanted and (rank is None or plan.ops.rank[row] == rank):
                 return row
         where = "" if rank is None else f" on rank {rank}"
-        first = f"{plan.op(0)}, {plan.op(min(1, len(plan) - 1))}, …"
+        first = f"{plan.ops[0]}, {plan.ops[min(1, len(plan.ops) - 1)]}, …"
         raise ConfigError(f"--op: there is no {op}{where}; rank 0 runs {first}")
     if rank is None or at is None:
         raise ConfigError("--rank: say which op: --op 2B3, or --rank 2 --at 41ms")
-    if not 0 <= rank < plan.ranks:
-        raise ConfigError(f"--rank: {rank} is unknown; the ranks are 0 to {plan.ranks - 1}")
-    rows = plan.rows(rank)
+    if not 0 <= rank < plan.ops.ranks:
+        raise ConfigError(f"--rank: {rank} is unknown; the ranks are 0 to {plan.ops.ranks - 1}")
+    rows = plan.ops.rows(rank)
     later = np.flatnonzero(timeline.end[rows.start : rows.stop] > at)
     if not len(later):
         raise ConfigError(f"--at: rank {rank} has no op after {at / 1e6:g} ms; its last ends earlier")
@@ -89,11 +89,11 @@ def _links(result: Result, path: Path, slacks: list[int | None]) -> Iterator[Lin
     for i in range(len(path)):
         row, transfer = int(path.row[i]), int(path.transfer[i])
         if row >= 0:
-            what = f"{plan.op(row)} on rank {plan.rank[row]}"
+            what = f"{plan.ops[row]} on rank {plan.ops.rank[row]}"
         else:
             route = int(plan.transfers.route[transfer])
             src, dst = int(plan.routes.src[route]), int(plan.routes.dst[route])
-            producer = plan.op(int(plan.transfers.producer[transfer]))
+            producer = plan.ops[int(plan.transfers.producer[transfer])]
             what = f"output of {producer}, rank {src} to {dst}" if src != dst else f"gradient sync of rank {src}"
             if path.queue[i]:
                 what += " (held a port)"
@@ -103,7 +103,7 @@ def _links(result: Result, path: Path, slacks: list[int | None]) -> Iterator[Lin
 def _slacks(result: Result, path: Path) -> list[int | None]:
     """For each link of the path the least by which, from there on, the path's inputs come after all others."""
     run, plan, times = result.run, result.plan, result.timeline.times
-    n, t = len(plan), max(len(plan.transfers), 1)
+    n, t = len(plan.ops), max(len(plan.transfers), 1)
     behind = run.once(freed_by)[0] >= 0
     events = [*chain(run, path.last).tolist(), NONE]
     found: list[int | None] = []
@@ -128,7 +128,7 @@ def _slacks(result: Result, path: Path) -> list[int | None]:
 
 
 def _follows(result: Result, row: int) -> bool:
-    return row > int(result.plan.offsets[result.plan.rank[row]])
+    return row > int(result.plan.ops.offsets[result.plan.ops.rank[row]])
 
 
 def limits(result: Result) -> str:

@@ -68,7 +68,7 @@ class Result:
             "version": __version__,
             "engine": self.engine,
             "schedule": self.schedule.name,
-            "ranks": self.plan.ranks,
+            "ranks": self.plan.ops.ranks,
             "microbatches": pipeline.microbatches,
             "virtual_stages": max(len(held) for held in self.plan.placement.stages_of),
             "steps": pipeline.steps,
@@ -151,7 +151,7 @@ class Result:
                 "weight_versions": None if versions is None else int(versions[r]),
                 "staleness": None if stale is None else int(stale[r]),
             }
-            for r in range(plan.ranks)
+            for r in range(plan.ops.ranks)
         ]
 
     def per_stage(self) -> list[dict[str, Any]]:
@@ -178,7 +178,7 @@ class Result:
         names = np.array([*waits.CAUSES, ""], dtype=object)
         table["wait_s"] = wait / PER_SECOND
         table["wait_cause"] = names[np.where(wait > 0, cause, len(waits.CAUSES))]
-        table["blocked_by"] = [self.plan.names[b] if b >= 0 else "" for b in blocker.tolist()]
+        table["blocked_by"] = [self.plan.ops.names[b] if b >= 0 else "" for b in blocker.tolist()]
         return table
 
     @cached_property

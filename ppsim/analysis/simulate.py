@@ -53,9 +53,9 @@ def simulate(
     orders = schedule.orders(problem)
     if not isinstance(orders, Orders):
         raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
-    index = check(orders, problem, schedule.label, schedule.place)
+    orders = check(orders, problem, schedule.label, schedule.place)
     watch.at("plan")
-    plan = build(orders, problem, experiment, schedule, index)
+    plan = build(orders, problem, experiment, schedule)
     try:
         timeline, engine_name = run(plan, engine, watch)
     except DeadlockError as deadlock:
@@ -87,7 +87,7 @@ def _unused(experiment: Experiment, plan: Plan) -> Iterator[Notice]:
             a, b = link.ranks
             why = f"ranks {a} and {b} send each other nothing"
             yield Notice("no_effect", f"cluster.links.{index}", f"has no effect: {why}")
-    if experiment.costs.overlapped is not None and not np.any(plan.group != NONE):
+    if experiment.costs.overlapped is not None and not np.any(plan.ops.group != NONE):
         yield Notice("no_effect", "costs.overlapped", "has no effect: the order has no fused pairs")
 
 

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.uncertainty import Uncertainty
-from ppsim.plan.table import Longs, Plan, Routes
+from ppsim.ops import Longs
+from ppsim.plan.table import Plan, Routes
 
 Factors = NDArray[np.float64]
 CONFIDENCE = 0.95
@@ -48,14 +49,14 @@ def perturbed(plan: Plan, settings: Uncertainty, stream: np.random.SeedSequence)
     """
     of_ops, of_transfers, of_ranks = (np.random.default_rng(child) for child in stream.spawn(3))
     jitter = settings.jitter
-    factor = _factors(jitter.ops, jitter.scope, plan.rank, plan.ranks, of_ops)
+    factor = _factors(jitter.ops, jitter.scope, plan.ops.rank, plan.ops.ranks, of_ops)
     for slow in settings.stragglers:
         if of_ranks.random() < slow.probability:
-            factor[plan.rank == slow.rank] *= float(slow.factor)
+            factor[plan.ops.rank == slow.rank] *= float(slow.factor)
     routes, transfers = plan.routes, plan.transfers
     if jitter.transfers and len(transfers):
         sender = routes.src[transfers.route]
-        on_way = _factors(jitter.transfers, jitter.scope, sender, plan.ranks, of_transfers)
+        on_way = _factors(jitter.transfers, jitter.scope, sender, plan.ops.ranks, of_transfers)
         routes = _own_routes(routes, transfers.route, on_way)
         transfers = replace(transfers, route=np.arange(len(transfers), dtype=np.int32))
     return replace(plan, duration=_scaled(plan.duration, factor), routes=routes, transfers=transfers)

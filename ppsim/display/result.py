@@ -213,7 +213,7 @@ def screen(result: Result, console: Console, files: list[str] | None = None, fol
     console.print(
         Text(
             f"{printable(s['name'])}: {s['schedule']}, p = {s['ranks']}, m = {s['microbatches']}{stages}; "
-            f"{len(result.plan):,} ops, engine {s['engine']}",
+            f"{len(result.plan.ops):,} ops, engine {s['engine']}",
             style="bold",
         )
     )
@@ -270,7 +270,7 @@ def _compared(row: dict[str, Any]) -> dict[str, str]:
 def chain(result: Result, row: int, links: Sequence[Link], console: Console) -> None:
     """Print why an op started when it did, latest first."""
     plan, timeline = result.plan, result.timeline
-    console.print(f"{plan.op(row)} on rank {plan.rank[row]} started at {seconds(timeline.start[row] / 1e9)}")
+    console.print(f"{plan.ops[row]} on rank {plan.ops.rank[row]} started at {seconds(timeline.start[row] / 1e9)}")
     rows = [
         {
             "": "because of" if number == 0 else "after",

@@ -24,7 +24,7 @@ def run(plan: Plan, engine: Engine = "auto", watch: Watch | None = None) -> tupl
     """
     if engine not in get_args(Engine):
         raise ConfigError(f"engine: {shown(engine)} is none; known: {', '.join(get_args(Engine))}")
-    if engine == "simpy" or (engine == "auto" and len(plan) <= SIMPY_UP_TO):
+    if engine == "simpy" or (engine == "auto" and len(plan.ops) <= SIMPY_UP_TO):
         return simpy_engine.run(plan, watch), "simpy"
     try:
         compiled = _compiled()

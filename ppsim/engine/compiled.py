@@ -22,8 +22,8 @@ from ppsim.engine.pairs import pop, push, sort
 from ppsim.engine.timeline import NEVER, Timeline, finished
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError
-from ppsim.ops import NONE
-from ppsim.plan.table import Ints, Longs, Plan
+from ppsim.ops import NONE, Ints, Longs
+from ppsim.plan.table import Plan
 
 Numbers = NDArray[np.uint32]
 """Unsigned, so that no code is made for indices below zero: a tenth of the time."""
@@ -58,7 +58,7 @@ class _Lanes(NamedTuple):
 
 def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
-    n, t = len(plan), len(plan.transfers)
+    n, t = len(plan.ops), len(plan.transfers)
     room = np.empty(plan.events.count, np.int64)
     moment = room[: 2 * n + t]
     moment[:] = NEVER
@@ -81,14 +81,14 @@ def _work(plan: Plan) -> _Work:
     tables = (plan.start_needs, plan.end_needs, plan.transfers.needs)
     if plan.events.count > np.iinfo(np.uint32).max:
         raise ConfigError(f"engine: 'compiled' can number 4 billion events, here are {plan.events.count}; use 'simpy'")
-    ptr = np.zeros(2 * len(plan) + len(plan.transfers) + 1, np.uint32)
+    ptr = np.zeros(2 * len(plan.ops) + len(plan.transfers) + 1, np.uint32)
     things = needs = 0
     for table in tables:
         np.add(table.ptr, needs, out=ptr[things : things + len(table.ptr)], casting="unsafe")
         things, needs = things + len(table.ptr) - 1, needs + len(table.event)
     return _Work(
-        offsets=plan.offsets,
-        rank=plan.rank.view(np.uint32),
+        offsets=plan.ops.offsets,
+        rank=plan.ops.rank.view(np.uint32),
         duration=plan.duration,
         ptr=ptr,
         event=np.concatenate([table.event for table in tables], dtype=np.uint32, casting="unsafe"),

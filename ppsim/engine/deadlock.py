@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim.errors import DeadlockError
-from ppsim.plan.table import Longs, Plan
+from ppsim.ops import Longs
+from ppsim.plan.table import Plan
 
 SHOWN = 40
 
@@ -13,13 +14,13 @@ SHOWN = 40
 def explain(plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs) -> DeadlockError:
     """The error for a run in which some ops never ended."""
     state = _State(plan, start, end, ready, transfer_start)
-    stuck = [row for rank in range(plan.ranks) if (row := state.current(rank)) is not None]
+    stuck = [row for rank in range(plan.ops.ranks) if (row := state.current(rank)) is not None]
     waits = {row: state.blockers(row) for row in stuck}
     lines = [f"  {state.sentence(row, waits[row])}" for row in stuck[:SHOWN]]
     if len(stuck) > SHOWN:
         lines.append(f"  and {len(stuck) - SHOWN} more ranks")
     cycle = state.cycle(stuck, waits)
-    head = f"deadlock: {len(stuck)} of {plan.ranks} ranks wait for ever"
+    head = f"deadlock: {len(stuck)} of {plan.ops.ranks} ranks wait for ever"
     tail = ["the cycle: " + "; ".join(state.sentence(row, waits[row]) for row in cycle)] if cycle else []
     return DeadlockError("\n".join([head, *lines, *tail]))
 
@@ -34,7 +35,7 @@ class _State:
 
     def current(self, rank: int) -> int | None:
         """The row that a rank is stuck at, None if it has finished."""
-        rows = self.plan.rows(rank)
+        rows = self.plan.ops.rows(rank)
         unfinished = np.flatnonzero(self.end[rows.start : rows.stop] < 0)
         return rows.start + int(unfinished[0]) if len(unfinished) else None
 
@@ -51,7 +52,7 @@ class _State:
         if event in seen or self.happened[event]:
             return []
         seen.add(event)
-        n, t = len(self.plan), len(self.plan.transfers)
+        n, t = len(self.plan.ops), len(self.plan.transfers)
         if event < 2 * n:
             return [event % n]
         transfer = (event - 2 * n) % t
@@ -62,21 +63,22 @@ class _State:
         """'rank 0 at 0B0 waits for 1B0'."""
         plan = self.plan
         shown = ", ".join(
-            str(plan.op(b)) + (f" (listed later on rank {plan.rank[b]})" if plan.rank[b] == plan.rank[row] else "")
+            str(plan.ops[b])
+            + (f" (listed later on rank {plan.ops.rank[b]})" if plan.ops.rank[b] == plan.ops.rank[row] else "")
             for b in blockers[:4]
         )
         more = f" and {len(blockers) - 4} more" if len(blockers) > 4 else ""
-        return f"rank {plan.rank[row]} at {plan.op(row)} waits for {shown or 'its turn'}{more}"
+        return f"rank {plan.ops.rank[row]} at {plan.ops[row]} waits for {shown or 'its turn'}{more}"
 
     def cycle(self, stuck: list[int], waits: dict[int, list[int]]) -> list[int]:
         """Stuck rows that wait for each other in a circle: each for an op at or after the next one's, on its rank."""
-        at = {int(self.plan.rank[row]): row for row in stuck}
+        at = {int(self.plan.ops.rank[row]): row for row in stuck}
         for first in stuck:
             path: list[int] = []
             row: int | None = first
             while row is not None and row not in path:
                 path.append(row)
-                row = next((at[r] for b in waits[row] if (r := int(self.plan.rank[b])) in at), None)
+                row = next((at[r] for b in waits[row] if (r := int(self.plan.ops.rank[b])) in at), None)
             if row is not None:
                 return path[path.index(row) :]
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ppsim._jit import compiled
-from ppsim.plan.table import Longs
+from ppsim.ops import Longs
 
 
 @compiled

@@ -34,7 +34,7 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
     simulation = _Run(plan)
     if watch is not None:
-        watch.at("simulation", lambda: 1 - simulation.end.count(NEVER) / max(len(plan), 1))
+        watch.at("simulation", lambda: 1 - simulation.end.count(NEVER) / max(len(plan.ops), 1))
     return simulation.timeline()
 
 
@@ -42,7 +42,7 @@ class _Run:
     """The state of one simulation. Things that wait are numbered: op i to start i, to end n + i, transfer j 2n + j."""
 
     def __init__(self, plan: Plan) -> None:
-        n, t = len(plan), len(plan.transfers)
+        n, t = len(plan.ops), len(plan.transfers)
         self.plan, self.n, self.t, self.events = plan, n, t, plan.events.count
         self.env = simpy.Environment()
         self.duration: list[int] = plan.duration.tolist()
@@ -65,8 +65,8 @@ class _Run:
 
     def timeline(self) -> Timeline:
         """Run to the end."""
-        for rank in range(self.plan.ranks):
-            self.env.process(self.rank(self.plan.rows(rank)))
+        for rank in range(self.plan.ops.ranks):
+            self.env.process(self.rank(self.plan.ops.rows(rank)))
         for transfer in range(self.t):
             if not self.pending[2 * self.n + transfer]:
                 for event in self.send(transfer):

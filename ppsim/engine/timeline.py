@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ppsim.ops import Kind
-from ppsim.plan.table import Longs, Plan
+from ppsim.ops import Kind, Longs
+from ppsim.plan.table import Plan
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,12 +77,12 @@ class Timeline:
         plan = self.plan
         return pd.DataFrame(
             {
-                "rank": plan.rank,
-                "step": plan.step,
-                "stage": plan.stage,
-                "microbatch": plan.microbatch,
-                "kind": np.array([kind.name for kind in Kind], dtype=object)[plan.kind],
-                "op": plan.names,
+                "rank": plan.ops.rank,
+                "step": plan.ops.step,
+                "stage": plan.ops.stage,
+                "microbatch": plan.ops.microbatch,
+                "kind": np.array([kind.name for kind in Kind], dtype=object)[plan.ops.kind],
+                "op": plan.ops.names,
                 "start_s": self.start / PER_SECOND,
                 "end_s": self.end / PER_SECOND,
             }
@@ -96,7 +96,7 @@ class Timeline:
         names = np.array([*plan.ports, ""], dtype=object)
         return pd.DataFrame(
             {
-                "op": [plan.names[i] for i in transfers.producer.tolist()],
+                "op": [plan.ops.names[i] for i in transfers.producer.tolist()],
                 "src": routes.src[transfers.route],
                 "dst": routes.dst[transfers.route],
                 "bytes": routes.bytes[transfers.route],
@@ -114,10 +114,10 @@ class Timeline:
         plan = self.plan
         if np.any(self.start < 0) or np.any(self.end < self.start):
             yield "an op never ran, or ended before it began"
-        same = plan.rank[1:] == plan.rank[:-1]
+        same = plan.ops.rank[1:] == plan.ops.rank[:-1]
         early = same & (self.start[1:] < self.end[:-1]) & ~plan.tail[1:]
         if np.any(early):
-            yield f"{plan.op(int(np.flatnonzero(early)[0]) + 1)} began before the op before it on its rank had ended"
+            yield f"{plan.ops[int(np.flatnonzero(early)[0]) + 1]} began before the op before it on its rank had ended"
         for needs, moment, what in (
             (plan.start_needs, self.start, "an op began"),
             (plan.end_needs, self.end, "an op ended"),

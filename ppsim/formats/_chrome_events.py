@@ -12,8 +12,8 @@ from ppsim.formats._chrome_order import Flow
 from ppsim.formats._chrome_tracks import Tracks
 from ppsim.metrics import Run, waits
 from ppsim.metrics.memory import Curves
-from ppsim.ops import COMMUNICATION, COMPUTE, NONE, Kind
-from ppsim.plan.table import CATEGORIES, Longs
+from ppsim.ops import COMMUNICATION, COMPUTE, NONE, Kind, Longs
+from ppsim.plan.table import CATEGORIES
 
 SORT = ["compute" if k in COMPUTE else "message" if k in COMMUNICATION else k.name.lower() for k in Kind]
 """By kind, what a span can be filtered by (its ``cat``)."""
@@ -25,10 +25,10 @@ class Spans:
     def __init__(self, run: Run, tracks: Tracks, names: list[str]) -> None:
         plan = run.plan
         self.names = names
-        self.track = [tracks.of_rank[rank] for rank in plan.rank.tolist()]
-        self.sort = [SORT[kind] for kind in plan.kind.tolist()]
-        self.stage, self.step = plan.stage.tolist(), plan.step.tolist()
-        self.microbatch = ["null" if k == NONE else str(k) for k in plan.microbatch.tolist()]
+        self.track = [tracks.of_rank[rank] for rank in plan.ops.rank.tolist()]
+        self.sort = [SORT[kind] for kind in plan.ops.kind.tolist()]
+        self.stage, self.step = plan.ops.stage.tolist(), plan.ops.step.tolist()
+        self.microbatch = ["null" if k == NONE else str(k) for k in plan.ops.microbatch.tolist()]
         self.start, self.end = run.timeline.start.tolist(), run.timeline.end.tolist()
         self.paired = [*plan.tail.tolist()[1:], False]
         self.wait, self.cause, self.blocker = _waits(run)
@@ -66,10 +66,10 @@ class Ports:
             f'"src":{src},"dst":{dst},"bytes":{size}'
             for src, dst, size in zip(routes.src.tolist(), routes.dst.tolist(), routes.bytes.tolist(), strict=True)
         ]
-        kinds = plan.kind[transfers.producer].tolist()
+        kinds = plan.ops.kind[transfers.producer].tolist()
         self.sort = ["message" if kind in COMPUTE else SORT[kind] for kind in kinds]
         rows = transfers.producer if sending else transfers.consumer
-        own = plan.kind[rows].tolist()
+        own = plan.ops.kind[rows].tolist()
         forward, backward = ("SEND_F", "SEND_B") if sending else ("RECV_F", "RECV_B")
         # An op that makes a message sends it; a move or a sync is called what it is, at both ends.
         self.name = [
@@ -94,7 +94,7 @@ class Ends:
 
     def __init__(self, run: Run, tracks: Tracks, flow: Flow, begins: bool) -> None:
         rows: Longs = flow.sender if begins else flow.taker
-        self.track = [tracks.of_rank[rank] for rank in run.plan.rank[rows].tolist()]
+        self.track = [tracks.of_rank[rank] for rank in run.plan.ops.rank[rows].tolist()]
         self.time = (flow.sent if begins else flow.taken).tolist()
         self.form = '"ph":"s"' if begins else '"ph":"f","bp":"e"'
 
@@ -124,10 +124,10 @@ def _waits(run: Run) -> tuple[list[int], list[int], list[int]]:
     if "dependencies" in run.knows:
         wait, cause, blocker = run.once(waits.per_op)
         return wait.tolist(), cause.tolist(), blocker.tolist()
-    offsets = run.plan.offsets
+    offsets = run.plan.ops.offsets
     free = np.append(0, run.timeline.end)
     free[offsets[:-1]] = 0
-    unknown = [NONE] * len(run.plan)
+    unknown = [NONE] * len(run.plan.ops)
     return np.maximum(run.timeline.start - free[:-1], 0).tolist(), unknown, unknown
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ppsim.engine.timeline import Timeline
 from ppsim.metrics.memory import Curves
-from ppsim.plan.table import Longs
+from ppsim.ops import Longs
 
 
 class What(IntEnum):
@@ -76,7 +76,7 @@ def ordered(timeline: Timeline, flow: Flow, curves: Curves | None) -> tuple[Long
 
 def _levels(timeline: Timeline, flow: Flow) -> Longs:
     """How many spans of no length each row comes after within its instant, over messages and on its rank."""
-    start, rank = timeline.start, timeline.plan.rank
+    start, rank = timeline.start, timeline.plan.ops.rank
     level = np.zeros(len(start), np.int64)
     at_once = flow.sent == flow.taken
     if not np.any(at_once):

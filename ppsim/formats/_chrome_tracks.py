@@ -32,13 +32,13 @@ class Tracks:
                 owner.append(users.pop())
                 continue
             nic = name.rpartition(" ")[0] or name
-            if nic not in processes[plan.ranks :]:
+            if nic not in processes[plan.ops.ranks :]:
                 processes.append(nic)
-            owner.append(processes.index(nic, plan.ranks))
+            owner.append(processes.index(nic, plan.ops.ranks))
         threads: list[tuple[int, str]] = []
-        of_rank, of_port = [""] * plan.ranks, [""] * len(plan.ports)
+        of_rank, of_port = [""] * plan.ops.ranks, [""] * len(plan.ports)
         for pid in range(len(processes)):
-            if pid < plan.ranks:
+            if pid < plan.ops.ranks:
                 threads.append((pid, "compute"))
                 of_rank[pid] = _keys(pid, len(threads))
             for port in sorted((i for i in range(len(owner)) if owner[i] == pid), key=plan.ports.__getitem__):

@@ -48,7 +48,7 @@ def _events(run: Run) -> Iterator[str]:
     """Names first, then everything in the order of time."""
     tracks, flow = Tracks.of(run.plan), Flow.of(run.timeline)
     curves = run.once(memory.curves) if "memory" in run.knows else None
-    names = run.plan.names
+    names = run.plan.ops.names
     text_of: dict[int, Callable[[int], str]] = {
         What.EGRESS: Ports(run, tracks, names, sending=True).text,
         What.INGRESS: Ports(run, tracks, names, sending=False).text,

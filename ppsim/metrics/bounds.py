@@ -7,20 +7,19 @@ import numpy as np
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.bubble import busy
-from ppsim.ops import Kind
-from ppsim.plan.table import Longs
+from ppsim.ops import Kind, Longs
 
 
 def lead(run: Run) -> Longs:
     """Ns per rank of the forwards that must come before its first op: the earlier stages' shortest forwards."""
     plan = run.plan
-    alone = plan.kind == Kind.F
+    alone = plan.ops.kind == Kind.F
     if plan.atomic:
         alone &= ~np.append(plan.tail[1:], False)
     rows = np.flatnonzero(alone)
     far = np.iinfo(np.int64).max
     shortest = np.full(plan.placement.stages, far, np.int64)
-    np.minimum.at(shortest, plan.stage[rows], plan.duration[rows])
+    np.minimum.at(shortest, plan.ops.stage[rows], plan.duration[rows])
     before = np.concatenate([[0], np.cumsum(np.where(shortest == far, 0, shortest))])
     return np.array([before[min(held)] if held else 0 for held in plan.placement.stages_of], np.int64)
 

@@ -6,19 +6,18 @@ import numpy as np
 
 from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
 from ppsim.metrics.base import Run, metric
-from ppsim.ops import Kind, among
-from ppsim.plan.table import Longs
+from ppsim.ops import Kind, Longs, among
 
 
 def busy(run: Run) -> Longs:
     """Busy ns per rank: the time of its compute ops; sends, receives and moves are never busy."""
     plan = run.plan
     length = run.timeline.end - run.timeline.start
-    if plan.has(*SENDS_AND_MOVES):
-        length[among(plan.kind, SENDS_AND_MOVES)] = 0
+    if plan.ops.index.has(*SENDS_AND_MOVES):
+        length[among(plan.ops.kind, SENDS_AND_MOVES)] = 0
     if plan.atomic:
         length[plan.tail] = 0
-    return per_rank(length, plan.offsets)
+    return per_rank(length, plan.ops.offsets)
 
 
 def per_rank(values: Longs, offsets: Longs) -> Longs:
@@ -33,25 +32,25 @@ def per_rank(values: Longs, offsets: Longs) -> Longs:
 def recompute(run: Run) -> Longs:
     """Busy ns per rank that went into recomputation."""
     plan, timeline = run.plan, run.timeline
-    out = np.zeros(plan.ranks, np.int64)
-    if not plan.has(Kind.R):
+    out = np.zeros(plan.ops.ranks, np.int64)
+    if not plan.ops.index.has(Kind.R):
         return out
-    rows = np.flatnonzero(plan.kind == Kind.R)
-    np.add.at(out, plan.rank[rows], timeline.end[rows] - timeline.start[rows])
+    rows = np.flatnonzero(plan.ops.kind == Kind.R)
+    np.add.at(out, plan.ops.rank[rows], timeline.end[rows] - timeline.start[rows])
     return out
 
 
 def span(run: Run) -> Longs:
     """Ns per rank from the start of its first compute op to the end of its last; 0 where it has none."""
     plan, timeline = run.plan, run.timeline
-    out = np.zeros(plan.ranks, np.int64)
-    if not plan.has(*SENDS_AND_MOVES):
-        some = plan.offsets[1:] > plan.offsets[:-1]
-        out[some] = timeline.end[plan.offsets[1:][some] - 1] - timeline.start[plan.offsets[:-1][some]]
+    out = np.zeros(plan.ops.ranks, np.int64)
+    if not plan.ops.index.has(*SENDS_AND_MOVES):
+        some = plan.ops.offsets[1:] > plan.ops.offsets[:-1]
+        out[some] = timeline.end[plan.ops.offsets[1:][some] - 1] - timeline.start[plan.ops.offsets[:-1][some]]
         return out
-    computes = np.flatnonzero(~among(plan.kind, SENDS_AND_MOVES))
-    bounds = np.searchsorted(computes, plan.offsets)
-    for rank in range(plan.ranks):
+    computes = np.flatnonzero(~among(plan.ops.kind, SENDS_AND_MOVES))
+    bounds = np.searchsorted(computes, plan.ops.offsets)
+    for rank in range(plan.ops.ranks):
         mine = computes[bounds[rank] : bounds[rank + 1]]
         if len(mine):
             out[rank] = timeline.end[mine[-1]] - timeline.start[mine[0]]
@@ -72,7 +71,7 @@ def makespan_s(run: Run) -> float:
 @metric("bubble_ratio", unit="1", definition="idle / (ranks x makespan)")
 def bubble_ratio(run: Run) -> float:
     """Share of the device time that is lost."""
-    return int(run.once(idle).sum()) / max(run.plan.ranks * run.timeline.makespan, 1)
+    return int(run.once(idle).sum()) / max(run.plan.ops.ranks * run.timeline.makespan, 1)
 
 
 @metric("bubble_overhead", unit="1", definition="idle / busy")

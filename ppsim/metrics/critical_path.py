@@ -11,8 +11,7 @@ from ppsim._jit import jit
 from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.last_need import ARRIVAL, Flags, Sort, Sorts, freed_by
-from ppsim.ops import NONE, Kind, among
-from ppsim.plan.table import Ints, Kinds, Longs
+from ppsim.ops import NONE, Ints, Kind, Kinds, Longs, among
 
 PAIR = "OVERLAP_F_B"
 OP, LEFT = int(Sort.OP), int(Sort.LEFT)
@@ -61,12 +60,12 @@ def critical_path(run: Run) -> Path:
 def walk(run: Run, last: int) -> Path:
     """The chain of what came last that leads to an event, -1: to nothing."""
     plan, timeline = run.plan, run.timeline
-    n, t = len(plan), max(len(plan.transfers), 1)
+    n, t = len(plan.ops), max(len(plan.transfers), 1)
     event = chain(run, last)[::-1].astype(np.int64)
     row = event - n
     row -= plan.tail[np.where((row >= 0) & (row < n), row, 0)]
     op = (event >= n) & (event < 2 * n)
-    op[op] = ~among(plan.kind[row[op]], SENDS_AND_MOVES)
+    op[op] = ~among(plan.ops.kind[row[op]], SENDS_AND_MOVES)
     link = np.flatnonzero(op | (event >= 2 * n))
     event, row, op = event[link], np.where(op, row, NONE)[link], op[link]
     if not len(plan.transfers):
@@ -97,14 +96,14 @@ def walk(run: Run, last: int) -> Path:
 def chain(run: Run, last: int) -> Longs:
     """The events from one back to time 0, each after the one that it came from; none where it is -1."""
     plan, timeline = run.plan, run.timeline
-    events = np.empty(2 * len(plan) + len(plan.transfers), np.int64)
+    events = np.empty(2 * len(plan.ops) + len(plan.transfers), np.int64)
     start, end, sent = plan.start_needs, plan.end_needs, plan.transfers.needs
     holder, _ = run.once(freed_by)
     if holder.strides == (0,):  # nobody waited for anybody
         holder = np.empty(0, np.int64)
     length = _follow(
-        last, plan.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,
-        timeline.times, plan.kind, plan.transfers.producer, ARRIVAL, holder, events,
+        last, plan.ops.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,
+        timeline.times, plan.ops.kind, plan.transfers.producer, ARRIVAL, holder, events,
     )  # fmt: skip
     return events[:length]
 
@@ -158,9 +157,9 @@ def _follow(
 def _last(run: Run) -> int:
     """The event that the run ends with, -1 where there is none."""
     plan, timeline = run.plan, run.timeline
-    if len(plan) and timeline.end.max() == timeline.makespan:
-        rank = plan.rank[timeline.end.argmax()]
-        return int(plan.events.end(int(plan.offsets[rank + 1]) - 1))
+    if len(plan.ops) and timeline.end.max() == timeline.makespan:
+        rank = plan.ops.rank[timeline.end.argmax()]
+        return int(plan.events.end(int(plan.ops.offsets[rank + 1]) - 1))
     return int(plan.events.arrive(int(timeline.arrive.argmax()))) if len(plan.transfers) else NONE
 
 
@@ -168,7 +167,7 @@ def by_kind(run: Run) -> dict[str, int]:
     """Ns of the critical path by the kind of its ops; of its transfers as time on the ports, flight and queueing."""
     plan, path = run.plan, run.once(critical_path)
     ops = np.flatnonzero(path.row >= 0)
-    kind = plan.kind[path.row[ops]].astype(np.int64)
+    kind = plan.ops.kind[path.row[ops]].astype(np.int64)
     kind[np.append(plan.tail[1:], False)[path.row[ops]]] = len(Kind)
     total = np.zeros(len(Kind) + 1, np.int64)
     np.add.at(total, kind, (path.end - path.start)[ops])

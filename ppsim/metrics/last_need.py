@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.metrics.base import Run
-from ppsim.ops import NONE, Kind
-from ppsim.plan.table import Longs
+from ppsim.ops import NONE, Kind, Longs
 
 Index = NDArray[np.signedinteger]
 Flags = NDArray[np.bool_]
@@ -39,12 +38,12 @@ ARRIVAL[Kind.REDUCE_GRAD] = Sort.SYNC
 def sorts(run: Run, event: Index) -> Sorts:
     """The Sort of each of these events of the plan."""
     plan = run.plan
-    n, t = len(plan), len(plan.transfers)
+    n, t = len(plan.ops), len(plan.transfers)
     out = np.zeros(len(event), np.int8)
     out[(event >= n) & (event < 2 * n)] = Sort.OP
     out[(event >= 2 * n + t) & (event < 2 * n + 2 * t)] = Sort.LEFT
     arrival = event >= 2 * n + 2 * t
-    out[arrival] = ARRIVAL[plan.kind[plan.transfers.producer[event[arrival] - 2 * n - 2 * t]]]
+    out[arrival] = ARRIVAL[plan.ops.kind[plan.transfers.producer[event[arrival] - 2 * n - 2 * t]]]
     return out
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics.base import Run, metric
-from ppsim.plan.table import Longs
+from ppsim.ops import Longs
 
 
 def messages(run: Run) -> Longs:

@@ -17,7 +17,8 @@ from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import Notice
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.peaks import Peaks, by_group_and_time, peaks
-from ppsim.plan.table import Category, Holdings, Ints, Kinds, Longs
+from ppsim.ops import Ints, Kinds, Longs
+from ppsim.plan.table import Category, Holdings
 from ppsim.units import show
 
 
@@ -45,14 +46,14 @@ def changes(run: Run) -> Changes:
         time[order],
         np.concatenate([size, -size])[order],
         np.tile(held.category[lasting], 2)[order],
-        np.searchsorted(rank[order], np.arange(run.plan.ranks + 1)),
+        np.searchsorted(rank[order], np.arange(run.plan.ops.ranks + 1)),
     )
 
 
 def rank_peaks(run: Run) -> Peaks:
     """Peaks over ranks, without what is held throughout."""
     plan = run.plan
-    return peaks(plan.holdings, run.timeline, plan.holdings.rank, plan.rank, plan.ranks)
+    return peaks(plan.holdings, run.timeline, plan.holdings.rank, plan.ops.rank, plan.ops.ranks)
 
 
 def peak_bytes(run: Run) -> Longs:
@@ -95,13 +96,13 @@ def peak_time(run: Run) -> Longs:
 def peak_in_flight(run: Run) -> Longs:
     """Most (stage, microbatch) activations alive on a rank at once."""
     plan = run.plan
-    return peaks(plan.in_flight, run.timeline, plan.in_flight.rank, plan.rank, plan.ranks).bytes
+    return peaks(plan.in_flight, run.timeline, plan.in_flight.rank, plan.ops.rank, plan.ops.ranks).bytes
 
 
 def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     """Peak activation bytes of each (rank, stage)."""
     plan, held, stages = run.plan, run.plan.holdings, run.plan.placement.stages
-    n, t = len(plan), len(plan.transfers)
+    n, t = len(plan.ops), len(plan.transfers)
     places = np.flatnonzero(held.category == Category.ACTIVATIONS)
     if not len(places):
         return {}
@@ -111,12 +112,12 @@ def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     row = event
     if event.max() >= n:
         row = event % n if not t else np.where(event < 2 * n, event % n, plan.transfers.issuer[(event - 2 * n) % t])
-    if not plan.placement.replicated and np.array_equal(plan.rank[row], rank):
-        group: NDArray[np.signedinteger] = plan.stage[row]
-        group_of_row: NDArray[np.signedinteger] = plan.stage
+    if not plan.placement.replicated and np.array_equal(plan.ops.rank[row], rank):
+        group: NDArray[np.signedinteger] = plan.ops.stage[row]
+        group_of_row: NDArray[np.signedinteger] = plan.ops.stage
         pairs = [(ranks[0], stage) for stage, ranks in enumerate(plan.placement.ranks_of)]
     else:  # a stage in two places, or moved to another rank
-        where, stage = np.concatenate([rank, plan.rank]), np.concatenate([plan.stage[row], plan.stage])
+        where, stage = np.concatenate([rank, plan.ops.rank]), np.concatenate([plan.ops.stage[row], plan.ops.stage])
         codes, number = np.unique(where.astype(np.int64) * stages + stage, return_inverse=True)
         group, group_of_row = number[: len(rank)], number[len(rank) :]
         pairs = [divmod(code, stages) for code in codes.tolist()]
@@ -138,7 +139,7 @@ def curves(run: Run) -> Curves:
     """Memory of every rank over time, by category; the first row of a rank is at time 0."""
     plan, found = run.plan, run.once(changes)
     parts: list[tuple[Longs, Longs, Longs]] = []
-    for rank in range(plan.ranks):
+    for rank in range(plan.ops.ranks):
         here = slice(int(found.bounds[rank]), int(found.bounds[rank + 1]))
         steps = np.zeros((here.stop - here.start + 1, len(Category)), np.int64)
         steps[0] = plan.static[:, rank]

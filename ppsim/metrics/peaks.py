@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ppsim._jit import jit_instead_of
 from ppsim.engine.timeline import NEVER, Timeline
-from ppsim.plan.table import Holdings, Ints, Longs
+from ppsim.ops import Ints, Longs
+from ppsim.plan.table import Holdings
 
 LARGEST_KEY = 2**62
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from ppsim.metrics.base import Run
 from ppsim.metrics.peaks import peaks
-from ppsim.ops import Kind
-from ppsim.plan.table import Longs
+from ppsim.ops import Kind, Longs
 
 
 def weight_versions(run: Run) -> Longs | None:
@@ -23,9 +22,9 @@ def weight_versions(run: Run) -> Longs | None:
     if "dependencies" not in run.knows:
         return None
     if run.plan.versions is None:
-        return np.ones(run.plan.ranks, np.int64)
+        return np.ones(run.plan.ops.ranks, np.int64)
     stashed = run.plan.versions.stashed
-    return 1 + peaks(stashed, run.timeline, stashed.rank, run.plan.rank, run.plan.ranks).bytes
+    return 1 + peaks(stashed, run.timeline, stashed.rank, run.plan.ops.rank, run.plan.ops.ranks).bytes
 
 
 def staleness(run: Run) -> Longs | None:
@@ -36,10 +35,10 @@ def staleness(run: Run) -> Longs | None:
     if "dependencies" not in run.knows:
         return None
     plan, found = run.plan, run.plan.versions
-    out = np.zeros(plan.ranks, np.int64)
+    out = np.zeros(plan.ops.ranks, np.int64)
     if found is not None:
-        backward = np.flatnonzero((plan.kind == Kind.B) | (plan.kind == Kind.I))
-        first = np.searchsorted(found.updates, plan.offsets[plan.rank[backward]])
+        backward = np.flatnonzero((plan.ops.kind == Kind.B) | (plan.ops.kind == Kind.I))
+        first = np.searchsorted(found.updates, plan.ops.offsets[plan.ops.rank[backward]])
         applied = np.searchsorted(found.updates, backward) - first
-        np.maximum.at(out, plan.rank[backward], applied - found.used[backward])
+        np.maximum.at(out, plan.ops.rank[backward], applied - found.used[backward])
     return out

@@ -38,7 +38,9 @@ def mfu(run: Run) -> float | None:
     """Model FLOPs utilisation."""
     if not run.timeline.makespan or run.flops_per_step is None or not run.peak_flops:
         return None
-    return run.flops_per_step / (run.plan.ranks * run.peak_flops * run.timeline.makespan / run.plan.steps / PER_SECOND)
+    return run.flops_per_step / (
+        run.plan.ops.ranks * run.peak_flops * run.timeline.makespan / run.plan.steps / PER_SECOND
+    )
 
 
 @dataclass(frozen=True)
@@ -60,27 +62,27 @@ def steady(run: Run) -> Steady | None:
     stage. The first half is left out, since the start can show for some rounds.
     """
     plan = run.plan
-    if plan.asynchronous or not np.any((plan.kind == Kind.B) | (plan.kind == Kind.I)):
+    if plan.asynchronous or not np.any((plan.ops.kind == Kind.B) | (plan.ops.kind == Kind.I)):
         return _of_stream(run)
     if plan.steps == 1:
         return None
     end = np.zeros(plan.steps, np.int64)
-    np.maximum.at(end, plan.step, run.timeline.end)
+    np.maximum.at(end, plan.ops.step, run.timeline.end)
     return Steady(int(end[0]), int(end[-1]), plan.steps - 1)
 
 
 def _of_stream(run: Run) -> Steady | None:
     plan, timeline = run.plan, run.timeline
-    forward, backward = plan.kind == Kind.F, (plan.kind == Kind.B) | (plan.kind == Kind.I)
+    forward, backward = plan.ops.kind == Kind.F, (plan.ops.kind == Kind.B) | (plan.ops.kind == Kind.I)
     trains = bool(np.any(backward))
     rows = np.flatnonzero(backward if trains else forward)
-    done = np.zeros(int(plan.microbatch.max(initial=-1)) + 1, np.int64)
-    np.maximum.at(done, plan.microbatch[rows], timeline.end[rows])
-    began, ended = np.full((2, plan.ranks), -1, np.int64)
-    began[plan.rank[rows[::-1]]] = timeline.start[rows[::-1]]
-    ended[plan.rank[np.flatnonzero(forward)]] = timeline.end[forward]
+    done = np.zeros(int(plan.ops.microbatch.max(initial=-1)) + 1, np.int64)
+    np.maximum.at(done, plan.ops.microbatch[rows], timeline.end[rows])
+    began, ended = np.full((2, plan.ops.ranks), -1, np.int64)
+    began[plan.ops.rank[rows[::-1]]] = timeline.start[rows[::-1]]
+    ended[plan.ops.rank[np.flatnonzero(forward)]] = timeline.end[forward]
     inside = np.flatnonzero((done >= began.max()) & (done <= ended.min()))
-    warm = int(forward[: backward[: plan.offsets[1]].argmax()].sum()) if trains else 1
+    warm = int(forward[: backward[: plan.ops.offsets[1]].argmax()].sum()) if trains else 1
     repeat = lcm(*(len(ranks) for ranks in plan.placement.ranks_of)) * warm
     if not len(inside) or not repeat:
         return None
@@ -104,10 +106,10 @@ def steady_bubble_ratio(run: Run) -> float | None:
     if found is None or found.until == found.since:
         return None
     plan, timeline = run.plan, run.timeline
-    computes = ~among(plan.kind, SENDS_AND_MOVES) & ~plan.tail
+    computes = ~among(plan.ops.kind, SENDS_AND_MOVES) & ~plan.tail
     inside = np.minimum(timeline.end, found.until) - np.maximum(timeline.start, found.since)
     busy = int(np.maximum(inside[computes], 0).sum())
-    total = plan.ranks * (found.until - found.since)
+    total = plan.ops.ranks * (found.until - found.since)
     return (total - busy) / total
 
 
@@ -122,7 +124,7 @@ def speedup(run: Run) -> float | None:
 def latency_s(run: Run) -> float | None:
     """What an item takes through an empty pipeline; None where there are backwards."""
     plan, timeline = run.plan, run.timeline
-    if not len(plan) or np.any((plan.kind == Kind.B) | (plan.kind == Kind.I)):
+    if not len(plan.ops) or np.any((plan.ops.kind == Kind.B) | (plan.ops.kind == Kind.I)):
         return None
-    first = plan.microbatch == 0
+    first = plan.ops.microbatch == 0
     return int(timeline.end[first].max() - timeline.start[first].min()) / PER_SECOND if first.any() else None

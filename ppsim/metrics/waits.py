@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from ppsim.engine.timeline import SENDS_AND_MOVES
 from ppsim.metrics.base import Run
 from ppsim.metrics.last_need import Sort, freed_by, latest, sorts
-from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind
-from ppsim.plan.table import Longs, Needs
+from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind, Longs
+from ppsim.plan.table import Needs
 
 Flags = NDArray[np.bool_]
 
@@ -111,31 +111,31 @@ class _Windows:
     def of(cls, run: Run) -> _Windows:
         plan, timeline = run.plan, run.timeline
         steps = plan.steps if plan.barrier and not plan.asynchronous else 1
-        rows, begin, end = plan.offsets, np.zeros(1, np.int64), np.array([timeline.makespan])
+        rows, begin, end = plan.ops.offsets, np.zeros(1, np.int64), np.array([timeline.makespan])
         if steps > 1:
-            number = plan.rank.astype(np.int64) * steps + plan.step
-            rows = np.searchsorted(number, np.arange(plan.ranks * steps + 1))
+            number = plan.ops.rank.astype(np.int64) * steps + plan.ops.step
+            rows = np.searchsorted(number, np.arange(plan.ops.ranks * steps + 1))
             last = np.append(timeline.end, 0)[np.where(rows[1:] > rows[:-1], rows[1:] - 1, -1)]
-            end = np.append(last.reshape(plan.ranks, steps).max(axis=0)[:-1], timeline.makespan)
+            end = np.append(last.reshape(plan.ops.ranks, steps).max(axis=0)[:-1], timeline.makespan)
             begin = np.append(0, end[:-1])
-        if not plan.has(*_NEVER_FIRST):
+        if not plan.ops.index.has(*_NEVER_FIRST):
             some = rows[1:] > rows[:-1]
             first, last = np.where(some, rows[:-1], NONE), np.where(some, rows[1:] - 1, NONE)
         else:
-            counting = np.flatnonzero(_COUNTS[plan.kind])
+            counting = np.flatnonzero(_COUNTS[plan.ops.kind])
             place = np.searchsorted(counting, rows)
             some = place[1:] > place[:-1]
             counting = np.append(counting, NONE)
             first, last = np.where(some, counting[place[:-1]], NONE), np.where(some, counting[place[1:] - 1], NONE)
-        start, end = np.tile(begin, plan.ranks), np.tile(end, plan.ranks)
+        start, end = np.tile(begin, plan.ops.ranks), np.tile(end, plan.ops.ranks)
         begins = np.where(some, timeline.start[first], end)
         ends = np.where(some, timeline.end[last], end)
-        return cls(np.repeat(np.arange(plan.ranks), steps), rows, start, end, first, last, begins, ends)
+        return cls(np.repeat(np.arange(plan.ops.ranks), steps), rows, start, end, first, last, begins, ends)
 
     def of_rows(self, run: Run, rows: Longs) -> Longs:
         """The window of each row."""
-        rank, steps = run.plan.rank[rows].astype(np.int64), len(self.rank) // run.plan.ranks
-        return rank if steps == 1 else rank * steps + run.plan.step[rows]
+        rank, steps = run.plan.ops.rank[rows].astype(np.int64), len(self.rank) // run.plan.ops.ranks
+        return rank if steps == 1 else rank * steps + run.plan.ops.step[rows]
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,8 +163,8 @@ class _Waits:
         cause[waits_ready] = self.until_ready[wait[waits_ready]]
         row, own = self.row[wait], part == 0
         transfer = np.where(own, self.own_transfer[wait], self.transfer[wait])
-        blocker = np.where(own | (transfer >= 0), _producer(run, transfer), self.last[wait] - len(run.plan))
-        rank = run.plan.rank[row].astype(np.int64)
+        blocker = np.where(own | (transfer >= 0), _producer(run, transfer), self.last[wait] - len(run.plan.ops))
+        rank = run.plan.ops.rank[row].astype(np.int64)
         return Segments(rank, self.marks[part, wait], self.marks[part + 1, wait], cause, row, blocker, transfer)
 
     def inside(self, run: Run, windows: _Windows) -> tuple[NDArray[np.bool_], Longs]:
@@ -180,15 +180,15 @@ def _windows(run: Run) -> _Windows:
 def _waits(run: Run) -> tuple[_Waits, ...]:
     """The waits before ops, and of the ops that are themselves waits."""
     plan, timeline, windows = run.plan, run.timeline, run.once(_windows)
-    free = np.empty(len(plan), np.int64)
+    free = np.empty(len(plan.ops), np.int64)
     free[1:] = timeline.end[:-1]
     some = windows.rows[1:] > windows.rows[:-1]
     free[windows.rows[:-1][some]] = windows.start[some]
     waiting = np.flatnonzero(timeline.start > free)
     before = _explained(run, waiting, free[waiting], timeline.start[waiting], plan.start_needs)
-    if not plan.has(*SENDS_AND_MOVES):
+    if not plan.ops.index.has(*SENDS_AND_MOVES):
         return (before,)
-    lasting = np.flatnonzero(_IDLE[plan.kind])
+    lasting = np.flatnonzero(_IDLE[plan.ops.kind])
     lasting = lasting[timeline.end[lasting] > timeline.start[lasting]]
     return before, _explained(run, lasting, timeline.start[lasting], timeline.end[lasting], plan.end_needs)
 
@@ -219,7 +219,7 @@ def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -
     message = sort >= Sort.BACKWARD
     # Own messages hold the rank where it waits for their leaving, or in a fused batch for their arrival.
     own = message.copy()
-    own[message] = plan.routes.src[plan.transfers.route[transfer[message]]] == plan.rank[row[owner[message]]]
+    own[message] = plan.routes.src[plan.transfers.route[transfer[message]]] == plan.ops.rank[row[owner[message]]]
     if np.any(own):
         row, since, until, owner = _batches(run, row, since, until, owner, event, message & ~own)
     holds = np.flatnonzero(own | (sort == Sort.LEFT))
@@ -245,7 +245,7 @@ def _needs_of(needs: Needs, things: Longs) -> tuple[Longs, Longs]:
 
 def _transfer_of(run: Run, event: Longs) -> Longs:
     """The transfer of each event, -1 for an op's and for none."""
-    ops = 2 * len(run.plan)
+    ops = 2 * len(run.plan.ops)
     return np.where(event >= ops, (event - ops) % max(len(run.plan.transfers), 1), NONE)
 
 
@@ -289,7 +289,7 @@ def _batches(
 def by_cause(run: Run) -> Longs:
     """Idle ns per rank and cause, shape (ranks, causes)."""
     windows = run.once(_windows)
-    out = np.zeros((run.plan.ranks, len(Cause)), np.int64)
+    out = np.zeros((run.plan.ops.ranks, len(Cause)), np.int64)
     for waits in run.once(_waits):
         inside, window = waits.inside(run, windows)
         place = windows.rank[window[inside]] * len(Cause)
@@ -308,9 +308,9 @@ def per_op(run: Run) -> tuple[Longs, Longs, Longs]:
     """
     found = run.once(segments)
     found = found[np.flatnonzero(found.row >= 0)]
-    wait = np.zeros(len(run.plan), np.int64)
+    wait = np.zeros(len(run.plan.ops), np.int64)
     np.add.at(wait, found.row, found.length)
-    cause, blocker = np.full((2, len(run.plan)), NONE, np.int64)
+    cause, blocker = np.full((2, len(run.plan.ops)), NONE, np.int64)
     longest = np.lexsort((-found.start, found.length))
     cause[found.row[longest]], blocker[found.row[longest]] = found.cause[longest], found.blocker[longest]
     return wait, cause, blocker
@@ -323,7 +323,7 @@ def limits(run: Run) -> list[tuple[str, str, int]]:
     ``memory``, and all ranks for ``fill`` and ``drain``.
     """
     plan, found = run.plan, run.once(segments)
-    p, ports = plan.ranks, len(plan.ports)
+    p, ports = plan.ops.ranks, len(plan.ports)
     # Places by number: 0 is everywhere, then the ranks, the ports, and the links as source * ranks + destination.
     route = np.append(plan.transfers.route, 0)[found.transfer]
     link = 1 + p + ports + (plan.routes.src.astype(np.int64) * p + plan.routes.dst)
@@ -333,7 +333,7 @@ def limits(run: Run) -> list[tuple[str, str, int]]:
         port = run.once(freed_by)[1][found.transfer[queue]]
         place[queue] = np.where(port >= 0, 1 + p + port, place[queue])
     elsewhere = np.flatnonzero((found.cause == Cause.UPSTREAM) | (found.cause == Cause.SYNC))
-    place[elsewhere] = 1 + plan.rank[found.blocker[elsewhere]]
+    place[elsewhere] = 1 + plan.ops.rank[found.blocker[elsewhere]]
     place[found.cause <= Cause.DRAIN] = 0
     codes, which = np.unique(place * len(Cause) + found.cause, return_inverse=True)
     total = np.zeros(len(codes), np.int64)
@@ -346,7 +346,7 @@ def limits(run: Run) -> list[tuple[str, str, int]]:
 
 
 def _place(run: Run, number: int) -> str:
-    p, ports = run.plan.ranks, len(run.plan.ports)
+    p, ports = run.plan.ops.ranks, len(run.plan.ports)
     if number == 0:
         return "all ranks"
     if number <= p:

@@ -1,29 +1,14 @@
-"""Ops: the kinds, one op and its text, tables of ops, order files, and the vocabulary that schedules are written in."""
+"""Ops: the kinds, one op and its text, the op table with its index, order files, the vocabulary of schedules."""
 
-from ppsim.ops.table import (
-    COMMUNICATION,
-    COMPUTE,
-    HOST,
-    MOVES,
-    NONE,
-    WITHOUT_MICROBATCH,
-    Grid,
-    Ints,
-    Kind,
-    Op,
-    Ops,
-    Orders,
-    alternate,
-    among,
-    cell,
-    concat,
-    from_ops,
-    fuse,
-    ops,
-    parse_cell,
-    parse_row,
-    present,
-)
+from ppsim.ops.column import Column, Constant, Flags, Ints, Kinds, Longs, Numbers, among, narrowest
+from ppsim.ops.index import Extent, Index
+from ppsim.ops.op import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Op, cell, parse_cell
+from ppsim.ops.orders import Grid, Orders
+from ppsim.ops.table import OpTable
+from ppsim.ops.vocabulary import alternate, concat, from_ops, fuse, ops, parse_row
+
+Ops = OpTable
+"""What schedules write: the op table of one rank."""
 
 __all__ = [
     "COMMUNICATION",
@@ -32,10 +17,19 @@ __all__ = [
     "MOVES",
     "NONE",
     "WITHOUT_MICROBATCH",
+    "Column",
+    "Constant",
+    "Extent",
+    "Flags",
     "Grid",
+    "Index",
     "Ints",
     "Kind",
+    "Kinds",
+    "Longs",
+    "Numbers",
     "Op",
+    "OpTable",
     "Ops",
     "Orders",
     "alternate",
@@ -44,8 +38,8 @@ __all__ = [
     "concat",
     "from_ops",
     "fuse",
+    "narrowest",
     "ops",
     "parse_cell",
     "parse_row",
-    "present",
 ]

@@ -13,15 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops import Kind, among
-from ppsim.plan.needs import Index
+from ppsim.ops import Kind, Numbers, among
 from ppsim.plan.wiring import Wiring
 
 FIRST, SECOND = 0, 1
 """The place of a batch in its gap; there are at most two."""
 
 
-def wire(wiring: Wiring, data: Index) -> None:
+def wire(wiring: Wiring, data: Numbers) -> None:
     """Put every message into one batch of its sender and one of its receiver."""
     messages, events, ops = wiring.messages, wiring.events, _Ops.of(wiring)
     sent = _sent_in(ops, messages.producer[data])
@@ -51,15 +50,15 @@ class _Ops:
     An op's ``row`` is where it ends, its ``first_row`` that of its recomputation, where it has one.
     """
 
-    row: Index
-    first_row: Index
-    number: Index
+    row: Numbers
+    first_row: Numbers
+    number: Numbers
     """By row: the number of the op that it belongs to."""
-    rank: Index
-    offsets: Index
+    rank: Numbers
+    offsets: Numbers
     forward: NDArray[np.bool_]
     backward: NDArray[np.bool_]
-    turn: Index
+    turn: Numbers
     """How many of its kind, forward or backward, its rank has run in this step before it."""
     paired: NDArray[np.bool_]
     """Forwards that are followed by the backward of their pair: those after the warm-up."""
@@ -67,16 +66,16 @@ class _Ops:
 
     @classmethod
     def of(cls, wiring: Wiring) -> _Ops:
-        rows, problem = wiring.rows, wiring.problem
+        ops, problem = wiring.ops, wiring.problem
         overlapped = wiring.experiment.runtime.grad_sync == "overlapped"
-        holds = (rows.kind != Kind.R) & ~((rows.kind == Kind.REDUCE_GRAD) & overlapped)
+        holds = (ops.kind != Kind.R) & ~((ops.kind == Kind.REDUCE_GRAD) & overlapped)
         row = np.flatnonzero(holds)
         # A row that holds nothing belongs to the next op that does.
         number = np.cumsum(np.append(0, holds[:-1]))
-        again = rows.kind[np.maximum(row - 1, 0)] == Kind.R
-        forward, backward = rows.kind[row] == Kind.F, among(rows.kind[row], (Kind.B, Kind.I))
-        rank = rows.rank[row].astype(np.int64)
-        offsets = np.searchsorted(row, rows.offsets)
+        again = ops.kind[np.maximum(row - 1, 0)] == Kind.R
+        forward, backward = ops.kind[row] == Kind.F, among(ops.kind[row], (Kind.B, Kind.I))
+        rank = ops.rank[row].astype(np.int64)
+        offsets = np.searchsorted(row, ops.offsets)
         per_step = problem.microbatches * np.array([len(held) for held in problem.placement.stages_of])
         turn = np.zeros(len(row), np.int64)
         for kind in (forward, backward):
@@ -98,7 +97,7 @@ class _Ops:
             interleaved=problem.placement.stages > problem.ranks,
         )
 
-    def same_kind(self, op: Index, turn: Index) -> Index:
+    def same_kind(self, op: Numbers, turn: Numbers) -> Numbers:
         """The op of each one's kind, rank and step that has that turn."""
         place = np.where(self.forward, np.cumsum(self.forward), np.cumsum(self.backward)) - 1
         forwards, backwards = np.flatnonzero(self.forward), np.flatnonzero(self.backward)
@@ -108,38 +107,38 @@ class _Ops:
         found[goes], found[~goes] = forwards[at[goes]], backwards[at[~goes]]
         return found
 
-    def gap_before(self, op: Index) -> Index:
+    def gap_before(self, op: Numbers) -> Numbers:
         """The gap before each op; a rank has one more than ops."""
         return op + self.rank[op]
 
-    def gap_after(self, op: Index) -> Index:
+    def gap_after(self, op: Numbers) -> Numbers:
         """The gap after each op."""
         return op + 1 + self.rank[op]
 
-    def rank_of(self, gap: Index) -> Index:
+    def rank_of(self, gap: Numbers) -> Numbers:
         """The rank of each gap."""
         return np.searchsorted(self.offsets[:-1] + np.arange(len(self.offsets) - 1), gap, side="right") - 1
 
-    def row_before(self, gap: Index) -> Index:
+    def row_before(self, gap: Numbers) -> Numbers:
         """The row before each gap, -1 for a rank's first."""
         rank = self.rank_of(gap)
         op = gap - rank - 1
         return np.where(op >= self.offsets[rank], self.row[np.maximum(op, 0)], -1)
 
-    def row_after(self, gap: Index) -> Index:
+    def row_after(self, gap: Numbers) -> Numbers:
         """The row after each gap, -1 for a rank's last."""
         rank = self.rank_of(gap)
         op = gap - rank
         return np.where(op < self.offsets[rank + 1], self.first_row[np.minimum(op, len(self.row) - 1)], -1)
 
 
-def _sent_in(ops: _Ops, producer: Index) -> Index:
+def _sent_in(ops: _Ops, producer: Numbers) -> Numbers:
     """2 · gap + place of the batch that sends each producer's output: the one after it, or after its pair."""
     op = ops.number[producer]
     return 2 * ops.gap_after(op + ops.paired[op] if ops.interleaved else op) + FIRST
 
 
-def _received_in(ops: _Ops, receiver: Index, producer: Index) -> Index:
+def _received_in(ops: _Ops, receiver: Numbers, producer: Numbers) -> Numbers:
     """2 · gap + place of the batch that receives each receiver's input.
 
     1F1B: a receive shares the batch of the send before it where one is a forward's and the other a backward's; after a
@@ -154,7 +153,7 @@ def _received_in(ops: _Ops, receiver: Index, producer: Index) -> Index:
     return 2 * ops.gap_before(op) + np.where(inside & same, SECOND, FIRST)
 
 
-def _received_ahead(ops: _Ops, op: Index, producer: Index) -> Index:
+def _received_ahead(ops: _Ops, op: Numbers, producer: Numbers) -> Numbers:
     """Interleaved: a receive shares the batch after the op of its kind before it (after that one's pair).
 
     The rank that leads, the first for forwards and the last for backwards, runs p - 1 ops ahead of the one that it gets

@@ -9,10 +9,8 @@ from fractions import Fraction
 import numpy as np
 
 from ppsim.config.experiment import Experiment
-from ppsim.ops import Kind
-from ppsim.plan.rows import Rows
-from ppsim.plan.table import Longs
-from ppsim.plan.wiring import Index, Messages, Wiring
+from ppsim.ops import Kind, Longs, Numbers, OpTable
+from ppsim.plan.wiring import Messages, Wiring
 from ppsim.schedules.base import Problem
 from ppsim.units import round_half_up, to_bytes
 
@@ -24,54 +22,54 @@ class SyncGroups:
     A group is the copies of one stage in one step, or in one round of an asynchronous schedule.
     """
 
-    rows: Index
-    starts: Index
+    rows: Numbers
+    starts: Numbers
 
     @classmethod
-    def of(cls, rows: Rows, problem: Problem) -> SyncGroups:
+    def of(cls, ops: OpTable, problem: Problem) -> SyncGroups:
         """The groups of all REDUCE_GRAD rows."""
-        syncs = rows.select(Kind.REDUCE_GRAD)
+        syncs = ops.index.select(Kind.REDUCE_GRAD)
         copies = np.array([len(ranks) for ranks in problem.placement.ranks_of])
-        stage, unit = rows.stage[syncs].astype(np.int64), rows.unit[syncs]
+        stage, unit = ops.stage[syncs].astype(np.int64), ops.index.unit[syncs]
         # A stream's rounds are counted by microbatch, a step's sync has none.
-        turn = np.where(unit >= 0, unit // copies[stage], rows.step[syncs])
-        order = np.lexsort((rows.rank[syncs], turn, stage))
+        turn = np.where(unit >= 0, unit // copies[stage], ops.step[syncs])
+        order = np.lexsort((ops.rank[syncs], turn, stage))
         new = np.flatnonzero((np.diff(stage[order]) != 0) | (np.diff(turn[order]) != 0)) + 1
         return cls(syncs[order], np.concatenate([[0], new, [len(syncs)]]) if len(syncs) else np.zeros(1, np.int64))
 
     @property
-    def size(self) -> Index:
+    def size(self) -> Numbers:
         """Members of each group."""
         return np.diff(self.starts)
 
     @property
-    def group(self) -> Index:
+    def group(self) -> Numbers:
         """The group of each member."""
         return np.repeat(np.arange(len(self.size)), self.size)
 
-    def following(self) -> Index:
+    def following(self) -> Numbers:
         """The member after each in its group's ring."""
         after = self.rows[np.minimum(np.arange(len(self.rows)) + 1, len(self.rows) - 1)]
         last = self.starts[1:] - 1
         after[last] = self.rows[self.starts[:-1]]
         return after
 
-    def all_of(self, group: Index) -> tuple[Index, Index]:
+    def all_of(self, group: Numbers) -> tuple[Numbers, Numbers]:
         """For each i, every member of group i: (i repeated, their rows)."""
         size = self.size[group]
         start = np.repeat(self.starts[group] - np.cumsum(size) + size, size)
         return np.repeat(np.arange(len(group)), size), self.rows[start + np.arange(len(start))]
 
 
-def sync_messages(rows: Rows, problem: Problem, experiment: Experiment) -> Iterator[Messages]:
+def sync_messages(ops: OpTable, problem: Problem, experiment: Experiment) -> Iterator[Messages]:
     """Gradient buckets of every REDUCE_GRAD: each a ring all-reduce's 2(n-1)/n of its bytes, to the ring's next rank.
 
     Where the whole pipeline has copies, the next rank is the same rank of another pipeline.
     Source: Patarasuk and Yuan 2009, bandwidth-optimal all-reduce.
     """
-    if not rows.has(Kind.REDUCE_GRAD):
+    if not ops.index.has(Kind.REDUCE_GRAD):
         return
-    groups = SyncGroups.of(rows, problem)
+    groups = SyncGroups.of(ops, problem)
     pipelines = experiment.pipeline.data_parallel
     members, copies = groups.rows, groups.size[groups.group] * pipelines
     following = members if pipelines > 1 else groups.following()
@@ -79,7 +77,7 @@ def sync_messages(rows: Rows, problem: Problem, experiment: Experiment) -> Itera
     members, copies, following = members[some], copies[some], following[some]
     if not len(members):
         return
-    stage = rows.stage[members]
+    stage = ops.stage[members]
     cases, case = np.unique(np.stack([stage, copies]), axis=1, return_inverse=True)
     sizes = [_buckets(problem.costs.gradients[s], n, experiment) for s, n in cases.T.tolist()]
     count = np.array([len(size) for size in sizes])[case.ravel()]
@@ -87,8 +85,8 @@ def sync_messages(rows: Rows, problem: Problem, experiment: Experiment) -> Itera
     order = np.argsort(at, kind="stable")
     size = np.concatenate([sizes[c] for c in case.ravel().tolist()])[order]
     nobody = np.full(len(at), -1, np.int64)
-    to = rows.rank[np.repeat(following, count)][order]
-    yield Messages(at[order], at[order], nobody, nobody, rows.rank[at[order]], to, size)
+    to = ops.rank[np.repeat(following, count)][order]
+    yield Messages(at[order], at[order], nobody, nobody, ops.rank[at[order]], to, size)
 
 
 def _buckets(gradients: Fraction, copies: int, experiment: Experiment) -> Longs:
@@ -113,10 +111,10 @@ def _gradient_sync(wiring: Wiring) -> None:
     That is REDUCE_GRAD itself at the end of a step and in a stream, OPTIM where the sync is overlapped. The last bucket
     of a rank is the last to arrive, since each leaves after the one before on the same way.
     """
-    rows, messages, events = wiring.rows, wiring.messages, wiring.events
-    if not rows.has(Kind.REDUCE_GRAD):
+    ops, messages, events = wiring.ops, wiring.messages, wiring.events
+    if not ops.index.has(Kind.REDUCE_GRAD):
         return
-    buckets = np.flatnonzero(rows.kind[messages.issuer] == Kind.REDUCE_GRAD)
+    buckets = np.flatnonzero(ops.kind[messages.issuer] == Kind.REDUCE_GRAD)
     if not len(buckets):
         return
     issuer = messages.issuer[buckets]
@@ -124,10 +122,10 @@ def _gradient_sync(wiring: Wiring) -> None:
     last = np.append(issuer[1:] != issuer[:-1], True)
     wiring.sends.add(buckets[~first], events.left(buckets[:-1][~last[:-1]]))
 
-    groups = SyncGroups.of(rows, wiring.problem)
-    group_of = np.full(len(rows), -1, np.int64)
+    groups = SyncGroups.of(ops, wiring.problem)
+    group_of = np.full(len(ops), -1, np.int64)
     group_of[groups.rows] = groups.group
-    last_bucket = np.full(len(rows), -1, np.int64)
+    last_bucket = np.full(len(ops), -1, np.int64)
     last_bucket[issuer[last]] = buckets[last]
     who, member = groups.all_of(group_of[issuer[first]])
     wiring.sends.add(buckets[first][who], events.begin(member))
@@ -135,14 +133,14 @@ def _gradient_sync(wiring: Wiring) -> None:
     if wiring.schedule.asynchronous or wiring.experiment.runtime.grad_sync == "end":
         wiring.ends.add(syncs[who], events.arrive(last_bucket[member]))
         return
-    optimizers = rows.select(Kind.OPTIM)
+    optimizers = ops.index.select(Kind.OPTIM)
     place = np.searchsorted(optimizers, syncs)
     wiring.starts.add(optimizers[place][who], events.arrive(last_bucket[member]))
 
 
 def _barrier(wiring: Wiring) -> None:
     """A step's first ops wait for the last op of the step before on every rank."""
-    offsets, steps = wiring.rows.offsets, wiring.experiment.pipeline.steps
+    offsets, steps = wiring.ops.offsets, wiring.experiment.pipeline.steps
     length = np.diff(offsets) // steps
     first = offsets[:-1][length > 0]
     length = length[length > 0]
@@ -155,32 +153,32 @@ def _batch_sync(wiring: Wiring) -> None:
 
     Of the ops of one rank, and of the messages from one rank to another, the one issued last is the last to be there.
     """
-    rows, messages, events = wiring.rows, wiring.messages, wiring.events
-    synced = [s for s in range(rows.stages) if wiring.experiment.pipeline.syncs(s)]
+    ops, messages, events = wiring.ops, wiring.messages, wiring.events
+    synced = [s for s in range(ops.index.extent.stages) if wiring.experiment.pipeline.syncs(s)]
     if not synced:
         return
-    message_of = np.full(len(rows), -1, np.int64)
+    message_of = np.full(len(ops), -1, np.int64)
     data = np.flatnonzero(messages.consumer >= 0)
     message_of[messages.producer[data]] = data
     for stage in synced:
         for kinds, neighbour in (((Kind.F,), stage + 1), ((Kind.B, Kind.I), stage - 1)):
-            mine = rows.select(*kinds)
+            mine = ops.index.select(*kinds)
             for step in range(wiring.experiment.pipeline.steps):
-                here = mine[rows.step[mine] == step]
-                producers = here[rows.stage[here] == stage]
-                waiting = wiring.head[here[rows.stage[here] == neighbour]]
+                here = mine[ops.step[mine] == step]
+                producers = here[ops.stage[here] == stage]
+                waiting = wiring.head[here[ops.stage[here] == neighbour]]
                 sent = message_of[producers]
                 local, sent = producers[sent < 0], sent[sent >= 0]
                 pair = messages.src[sent].astype(np.int64) * wiring.problem.ranks + messages.dst[sent]
                 last_sent = _last_of_each(pair, messages.issuer[sent], sent)
-                last_local = _last_of_each(rows.rank[local], local, local)
+                last_local = _last_of_each(ops.rank[local], local, local)
                 wiring.starts.add(np.repeat(waiting, len(last_sent)), np.tile(events.arrive(last_sent), len(waiting)))
                 wiring.after_row(np.repeat(waiting, len(last_local)), np.tile(last_local, len(waiting)))
 
 
-def _last_of_each(group: Index, position: Index, values: Index) -> Index:
+def _last_of_each(group: Numbers, position: Numbers, values: Numbers) -> Numbers:
     """The value with the largest position in each group."""
     order = np.lexsort((position, group))
     last = np.append(group[order][1:] != group[order][:-1], True)[: len(order)]
-    found: Index = values[order][last]
+    found: Numbers = values[order][last]
     return found

@@ -7,56 +7,49 @@ from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
 from ppsim.errors import ConfigError, Notice
-from ppsim.ops import NONE, Kind, Orders
+from ppsim.ops import NONE, Constant, Ints, Kind, Longs, Orders
 from ppsim.plan import holdings as memory
+from ppsim.plan.check import CheckedOrders
 from ppsim.plan.durations import RouteBook, Weights, durations, fused_durations
-from ppsim.plan.index import Index
 from ppsim.plan.links import link_up
-from ppsim.plan.rows import build_rows, with_recompute
 from ppsim.plan.sending import leave_at_once
-from ppsim.plan.table import Holdings, Ints, Longs, Plan, Routes
+from ppsim.plan.table import Holdings, Plan, Routes
+from ppsim.plan.unroll import unrolled, with_recompute
 from ppsim.plan.versions import versions
 from ppsim.schedules.base import Problem, Schedule
 from ppsim.units import COUNTABLE, COUNTED, to_bytes
 
 
-def build(
-    orders: Orders, problem: Problem, experiment: Experiment, schedule: Schedule, index: Index | None = None
-) -> Plan:
-    """Orders + StageCosts + Cluster -> Plan; the orders are legal (see ``check``, which gives their index)."""
+def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Schedule) -> Plan:
+    """Orders + StageCosts + Cluster -> Plan."""
     topology = experiment.topology()
     weights = Weights(experiment, problem)
-    recomputing = with_recompute(orders, problem, experiment)
-    rows = build_rows(recomputing, problem, experiment, schedule.asynchronous, index)
-    duration = durations(rows, problem, experiment, topology, weights)
+    ops = unrolled(with_recompute(orders, problem, experiment), problem, experiment, schedule.asynchronous)
+    duration = durations(ops, problem, experiment, topology, weights)
 
     atomic = problem.costs.atomic_pairs
-    paired = rows.group != NONE
-    same = paired[:-1] & paired[1:] & (rows.group[:-1] == rows.group[1:])
-    head = np.flatnonzero(same) if atomic else np.empty(0, np.int64)
+    head = np.empty(0, np.int64)
+    if atomic and not isinstance(ops.group, Constant):
+        paired = ops.group != NONE
+        head = np.flatnonzero(paired[:-1] & paired[1:] & (ops.group[:-1] == ops.group[1:]))
     if len(head):
-        together = fused_durations(rows, head, problem, experiment, topology, weights)
+        together = fused_durations(ops, head, problem, experiment, topology, weights)
         duration[head] = duration[head] + duration[head + 1] if together is None else together
         duration[head + 1] = 0
 
     routes = RouteBook(topology)
-    links = link_up(rows, head, problem, experiment, schedule, weights, routes, orders.after, checked=index is not None)
-    kept_versions = versions(rows, links.events, problem, schedule)
+    links = link_up(
+        ops, head, problem, experiment, schedule, weights, routes, orders.after, isinstance(orders, CheckedOrders)
+    )
+    kept_versions = versions(ops, links.events, problem, schedule)
     found = routes.finish()
-    at_once = leave_at_once(rows, found, experiment)
-    held, in_flight = memory.holdings(rows, links.messages, links.events, problem, weights, at_once, kept_versions)
+    at_once = leave_at_once(ops, found, experiment)
+    held, in_flight = memory.holdings(ops, links.messages, links.events, problem, weights, at_once, kept_versions)
     capacity = topology.cluster.device.memory
     static = memory.static(problem)
     _countable(duration, links.transfers.route, found, held, static)
     return Plan(
-        offsets=rows.offsets,
-        rank=rows.rank,
-        kind=rows.kind,
-        stage=rows.stage,
-        microbatch=rows.microbatch,
-        step=rows.step,
-        group=rows.group,
-        peer=rows.peer,
+        ops=ops,
         duration=duration,
         atomic=bool(len(head)),
         start_needs=links.start_needs,
@@ -74,7 +67,7 @@ def build(
         barrier=experiment.runtime.barrier,
         asynchronous=schedule.asynchronous,
         versions=kept_versions,
-        notices=tuple(_notices(rows.kind, problem)),
+        notices=tuple(_notices(ops.kind, problem)),
     )
 
 

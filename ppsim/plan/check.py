@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ppsim.errors import ScheduleError
-from ppsim.ops import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Orders, among
-from ppsim.plan.index import Index
+from ppsim.ops import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Extent, Kind, Orders, among
 from ppsim.schedules.base import Problem
 
 SHOWN = 20
+
+
+class CheckedOrders(Orders):
+    """Orders that ``check`` has found legal: on every rank each op stands after those of that rank that it needs."""
 
 
 Place = Callable[[int, int], str]
@@ -22,17 +26,14 @@ def _row_and_column(rank: int, cell: int) -> str:
     return f"row {rank + 1}, column {cell + 1}"
 
 
-def check(orders: Orders, problem: Problem, label: str = "schedule", place: Place = _row_and_column) -> Index:
-    """Raise ScheduleError unless the orders are a legal schedule; deadlocks are the engine's business.
-
-    Returns where each op is, for the plan.
-    """
+def check(orders: Orders, problem: Problem, label: str = "schedule", place: Place = _row_and_column) -> CheckedOrders:
+    """The orders as checked ones. Raises ScheduleError unless they are legal; deadlocks are the engine's business."""
     checker = _Checker(orders, problem, place)
     found = list(checker.mistakes())
     if found:
         more = [f"{label}: and {len(found) - SHOWN} more"] if len(found) > SHOWN else []
         raise ScheduleError("\n".join([*(f"{label}: {mistake}" for mistake in found[:SHOWN]), *more]))
-    return checker.index
+    return CheckedOrders(checker.table, orders.after)
 
 
 def _without(lists: Sequence[Sequence[int]]) -> list[int]:
@@ -44,16 +45,15 @@ class _Checker:
     """The orders as columns, with a place to look ops up."""
 
     def __init__(self, orders: Orders, problem: Problem, place: Place) -> None:
-        self.orders, self.problem, self.table, self.place = orders, problem, orders.table, place
+        self.problem, self.place = problem, place
         self.m = problem.microbatches * (problem.steps if problem.stream else 1)
-        self.rank = np.repeat(np.arange(orders.ranks, dtype=np.int32), np.diff(orders.offsets))
-        table = self.table
-        self.index = Index(table.kind, table.stage, table.microbatch, problem.stages, self.m)
+        self.table = replace(orders.table, extent=Extent(problem.stages, self.m))
+        self.rank, self.index = self.table.rank, self.table.index
 
     def where(self, row: int) -> str:
         """The place of a row: its rank, and its cell (a fused pair is one) in that rank's list."""
         rank = int(self.rank[row])
-        first = int(self.orders.offsets[rank])
+        first = int(self.table.offsets[rank])
         before = self.table.group[first : row + 1]
         pairs = int(np.sum((before[1:] == before[:-1]) & (before[1:] != NONE)))
         return f"{self.place(rank, row - first - pairs)} (rank {rank})"
@@ -72,8 +72,8 @@ class _Checker:
 
     def _sizes(self) -> Iterator[str]:
         p, stages = self.problem.ranks, self.problem.stages
-        if self.orders.ranks != p:
-            yield f"orders for {self.orders.ranks} ranks, the pipeline has {p}"
+        if self.table.ranks != p:
+            yield f"orders for {self.table.ranks} ranks, the pipeline has {p}"
             return
         table, placement = self.table, self.problem.placement
         yield from (f"rank {rank} holds no stage; every rank needs one" for rank in _without(placement.stages_of))

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
 from ppsim.hardware.cluster import Link, Topology
-from ppsim.ops import COMPUTE, NONE, Kind
-from ppsim.plan.rows import Rows
-from ppsim.plan.table import Ints, Longs, Routes, narrowest
+from ppsim.ops import COMPUTE, NONE, Ints, Kind, Longs, OpTable, narrowest
+from ppsim.plan.table import Routes
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes, to_ns
 
@@ -63,7 +62,7 @@ def per_value(values: Iterable[Fraction], make: Callable[[Fraction], T]) -> list
     return out
 
 
-def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights) -> Longs:
+def durations(ops: OpTable, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights) -> Longs:
     """Nanoseconds of every row by itself: cost · weight / speed + op_overhead, rounded once."""
     speeds = [topology.speed(r) for r in range(problem.ranks)]
     distinct_speeds = sorted({speed.as_integer_ratio(): speed for speed in speeds}.values())
@@ -76,23 +75,23 @@ def durations(rows: Rows, problem: Problem, experiment: Experiment, topology: To
 
     table = np.zeros((len(Kind), problem.stages, len(weights.distinct), len(distinct_speeds)), np.int64)
     for kind in COMPUTE:
-        if rows.has(kind):
+        if ops.index.has(kind):
             table[kind] = per_value(problem.costs.seconds(kind), ns)
     # Row by row the place in the flattened table; what is the same for all rows adds nothing.
-    place = rows.kind.astype(narrowest(table.size))
+    place = ops.kind.astype(narrowest(table.size))
     place *= problem.stages
-    place += rows.stage
+    place += ops.stage
     if len(weights.distinct) > 1:
         place *= len(weights.distinct)
-        place += weights.index(rows.microbatch)
+        place += weights.index(ops.microbatch)
     if len(distinct_speeds) > 1:
         place *= len(distinct_speeds)
-        place += speed_of[rows.rank]
+        place += speed_of[ops.rank]
     out: Longs = table.ravel()[place]
-    optimizers = rows.select(Kind.OPTIM)
+    optimizers = ops.index.select(Kind.OPTIM)
     if len(optimizers):
         per_rank = zip(_optimizer_seconds(problem), speeds, strict=True)
-        out[optimizers] = np.array([to_ns(seconds / speed) for seconds, speed in per_rank])[rows.rank[optimizers]]
+        out[optimizers] = np.array([to_ns(seconds / speed) for seconds, speed in per_rank])[ops.rank[optimizers]]
     return out
 
 
@@ -104,15 +103,15 @@ def _optimizer_seconds(problem: Problem) -> tuple[Fraction, ...]:
 
 
 def fused_durations(
-    rows: Rows, forward: Longs, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights
+    ops: OpTable, forward: Longs, problem: Problem, experiment: Experiment, topology: Topology, weights: Weights
 ) -> Longs | None:
     """Nanoseconds of fused pairs (given by their forwards' rows) where ``costs.overlapped`` says so, else None."""
     overlapped = problem.costs.overlapped
     if overlapped is None or not len(forward):
         return None
-    longer = np.maximum(weights.index(rows.microbatch[forward]), weights.index(rows.microbatch[forward + 1]))
+    longer = np.maximum(weights.index(ops.microbatch[forward]), weights.index(ops.microbatch[forward + 1]))
     cases, case_of = np.unique(
-        np.stack([rows.stage[forward], longer, rows.rank[forward]], axis=1), axis=0, return_inverse=True
+        np.stack([ops.stage[forward], longer, ops.rank[forward]], axis=1), axis=0, return_inverse=True
     )
     ns = [
         to_ns(overlapped[s] * weights.distinct[w] / topology.speed(r) + experiment.runtime.op_overhead)

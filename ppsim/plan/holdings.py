@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops import MOVES, Kind, among
+from ppsim.ops import MOVES, Ints, Kind, Longs, Numbers, OpTable, among
 from ppsim.plan.durations import Weights, per_value
-from ppsim.plan.rows import Rows
-from ppsim.plan.table import Category, Events, Holdings, Ints, Longs, Versions
+from ppsim.plan.table import Category, Events, Holdings, Versions
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes
 
 if TYPE_CHECKING:
     from ppsim.plan.wiring import Messages
-
-Index = NDArray[np.signedinteger]
 
 
 def static(problem: Problem) -> Longs:
@@ -34,20 +31,20 @@ def static(problem: Problem) -> Longs:
     return out
 
 
-def recomputed_rows(rows: Rows) -> NDArray[np.bool_]:
+def recomputed_rows(ops: OpTable) -> NDArray[np.bool_]:
     """Rows whose (stage, microbatch) is recomputed."""
-    if not rows.has(Kind.R):
-        return np.zeros(len(rows), bool)
-    return rows.lookup(Kind.R)[np.where(rows.unit < 0, 0, rows.key)] >= 0
+    if not ops.index.has(Kind.R):
+        return np.zeros(len(ops), bool)
+    return ops.index.lookup(Kind.R)[np.where(ops.index.unit < 0, 0, ops.index.key)] >= 0
 
 
 def kept_by_forward(
-    rows: Rows, forward: Index, problem: Problem, weights: Weights, recomputed: NDArray[np.bool_]
+    ops: OpTable, forward: Numbers, problem: Problem, weights: Weights, recomputed: NDArray[np.bool_]
 ) -> Longs:
     """Bytes that each forward keeps: the stage's activation, or its input alone where that is recomputed."""
-    stage, microbatch = rows.stage[forward], rows.microbatch[forward]
+    stage, microbatch = ops.stage[forward], ops.microbatch[forward]
     whole = weights.sizes(problem.costs.activation, stage, microbatch)
-    if not rows.has(Kind.R):
+    if not ops.index.has(Kind.R):
         return whole
     return np.where(recomputed[forward], weights.sizes(problem.costs.stage_input, stage, microbatch), whole)
 
@@ -82,7 +79,7 @@ class _Gatherer:
 
 
 def holdings(
-    rows: Rows,
+    ops: OpTable,
     messages: Messages,
     events: Events,
     problem: Problem,
@@ -95,8 +92,8 @@ def holdings(
     ``leave_at_once``: a message has left when its producer ends, so that its sender never holds it.
     """
     held, counted = _Gatherer(), _Gatherer()
-    _activations(rows, messages, events, problem, weights, held, counted)
-    data = messages.data(rows)
+    _activations(ops, messages, events, problem, weights, held, counted)
+    data = messages.data(ops)
     sent = messages if len(data) == len(messages) else messages.some(data)
     held.add(sent.dst, Category.MESSAGES, sent.bytes, events.start(data), events.end(sent.consumer))
     if not leave_at_once:
@@ -104,13 +101,13 @@ def holdings(
     if versions is not None:
         stashed = versions.stashed
         size = np.array([to_bytes(value) for value in problem.costs.weights], np.int64)
-        stage = rows.stage[stashed.since - events.ops]
+        stage = ops.stage[stashed.since - events.ops]
         held.add(stashed.rank, Category.STASH, size[stage], stashed.since, stashed.until)
     return held.finish(), counted.finish()
 
 
 def _activations(
-    rows: Rows,
+    ops: OpTable,
     messages: Messages,
     events: Events,
     problem: Problem,
@@ -119,28 +116,28 @@ def _activations(
     counted: _Gatherer,
 ) -> None:
     # By (stage, microbatch): there is a forward of each.
-    forward, backward = rows.lookup(Kind.F), rows.lookup(Kind.B, Kind.I)
-    again, later = rows.lookup(Kind.R), rows.lookup(Kind.W)
-    stage, rank, microbatch = rows.stage[forward], rows.rank[forward], rows.microbatch[forward]
+    forward, backward = ops.index.lookup(Kind.F), ops.index.lookup(Kind.B, Kind.I)
+    again, later = ops.index.lookup(Kind.R), ops.index.lookup(Kind.W)
+    stage, rank, microbatch = ops.stage[forward], ops.rank[forward], ops.microbatch[forward]
     whole = weights.sizes(problem.costs.activation, stage, microbatch)
-    kept = kept_by_forward(rows, forward, problem, weights, recomputed_rows(rows)) if rows.has(Kind.R) else whole
+    kept = kept_by_forward(ops, forward, problem, weights, recomputed_rows(ops)) if ops.index.has(Kind.R) else whole
     for_weights = weights.sizes(problem.costs.held_for_weight_grad, stage, microbatch)
     split = later >= 0
     # A forward without a backward frees its activation at its own end.
     freed = events.end(np.where(backward >= 0, backward, forward))
     begin = events.begin(forward)
     one = np.broadcast_to(np.int64(1), len(forward))
-    home = _at_home(rows, messages, events, forward, begin, freed)
+    home = _at_home(ops, messages, events, forward, begin, freed)
     # What the weight half needs stays until its end; a recomputed stage has it only from its R on.
     recomputed = again >= 0
     until_w, until_backward = np.broadcast_to(np.int64(0), len(forward)), kept
-    if rows.has(Kind.W):
+    if ops.index.has(Kind.W):
         until_w = np.where(split, np.where(recomputed, 0, np.minimum(for_weights, kept)), 0)
         until_backward = kept - until_w
     for part_rank, part_since, part_until, which in home:
         held.add(part_rank, Category.ACTIVATIONS, until_backward[which], part_since, part_until)
         counted.add(part_rank, Category.ACTIVATIONS, one[which], part_since, part_until)
-        if rows.has(Kind.W):
+        if ops.index.has(Kind.W):
             last = part_until == freed[which]
             end = np.where(last & split[which], events.end(later[which]), part_until)
             held.add(part_rank, Category.ACTIVATIONS, until_w[which], part_since, end)
@@ -157,22 +154,22 @@ def _activations(
 
 
 def _at_home(
-    rows: Rows, messages: Messages, events: Events, forward: Index, begin: Ints, freed: Ints
-) -> list[tuple[NDArray[np.signedinteger], Ints, Ints, Index | slice]]:
+    ops: OpTable, messages: Messages, events: Events, forward: Numbers, begin: Ints, freed: Ints
+) -> list[tuple[NDArray[np.signedinteger], Ints, Ints, Numbers | slice]]:
     """Where each activation lies and when: (rank, since, until, which forward), in flight at both ends of a move."""
-    if not rows.has(*MOVES):
-        return [(rows.rank[forward], begin, freed, slice(None))]
-    moves = np.flatnonzero(among(rows.kind[messages.issuer], MOVES))
-    forward_of = np.full(len(rows), -1, np.int64)
+    if not ops.index.has(*MOVES):
+        return [(ops.rank[forward], begin, freed, slice(None))]
+    moves = np.flatnonzero(among(ops.kind[messages.issuer], MOVES))
+    forward_of = np.full(len(ops), -1, np.int64)
     forward_of[forward] = np.arange(len(forward))
-    carried = forward_of[rows.lookup(Kind.F)[rows.key[messages.issuer[moves]]]]
-    out = rows.kind[messages.issuer[moves]] == Kind.EVICT
+    carried = forward_of[ops.index.lookup(Kind.F)[ops.index.key[messages.issuer[moves]]]]
+    out = ops.kind[messages.issuer[moves]] == Kind.EVICT
     evict = np.full(len(forward), -1, np.int64)
     load = np.full(len(forward), -1, np.int64)
     evict[carried[out]] = moves[out]
     load[carried[~out]] = moves[~out]
     stays, away = np.flatnonzero(evict < 0), np.flatnonzero(evict >= 0)
-    rank = rows.rank[forward]
+    rank = ops.rank[forward]
     return [
         (rank[stays], begin[stays], freed[stays], stays),
         (rank[away], begin[away], events.arrive(evict[away]), away),

@@ -6,22 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ppsim.ops import MOVES, Kind, Ops, among
+from ppsim.ops import MOVES, Kind, Numbers, OpTable, among
 from ppsim.plan.durations import Weights
 from ppsim.plan.holdings import kept_by_forward
-from ppsim.plan.rows import Rows
-from ppsim.plan.wiring import Index, Messages, Wiring
+from ppsim.plan.wiring import Messages, Wiring
 from ppsim.schedules.base import Problem
 
 
-def move_messages(rows: Rows, problem: Problem, weights: Weights, recomputed: np.ndarray) -> Iterator[Messages]:
+def move_messages(ops: OpTable, problem: Problem, weights: Weights, recomputed: np.ndarray) -> Iterator[Messages]:
     """A message per move, of what the forward holds: from the rank to its peer (EVICT), or back (LOAD)."""
-    moves = rows.select(*MOVES)
+    moves = ops.index.select(*MOVES)
     if not len(moves):
         return
-    evict = rows.kind[moves] == Kind.EVICT
-    here, there = rows.rank[moves], rows.peer[moves]
-    backward = rows.lookup(Kind.B, Kind.I)[rows.key[moves]]
+    evict = ops.kind[moves] == Kind.EVICT
+    here, there = ops.rank[moves], ops.peer[moves]
+    backward = ops.index.lookup(Kind.B, Kind.I)[ops.index.key[moves]]
     yield Messages(
         producer=moves,
         issuer=moves,
@@ -29,40 +28,40 @@ def move_messages(rows: Rows, problem: Problem, weights: Weights, recomputed: np
         consumer=np.where(evict, -1, backward),
         src=np.where(evict, here, there).astype(np.int32),
         dst=np.where(evict, there, here).astype(np.int32),
-        bytes=kept_by_forward(rows, rows.lookup(Kind.F)[rows.key[moves]], problem, weights, recomputed),
+        bytes=kept_by_forward(ops, ops.index.lookup(Kind.F)[ops.index.key[moves]], problem, weights, recomputed),
     )
 
 
-def wire(wiring: Wiring, after: tuple[Ops, Ops] | None) -> None:
+def wire(wiring: Wiring, after: tuple[OpTable, OpTable] | None) -> None:
     """A move is issued when the op before it has ended; LOAD waits for its EVICT, the backward (and its R) for LOAD."""
-    rows, messages, events = wiring.rows, wiring.messages, wiring.events
-    if after is None and not rows.has(*MOVES):
+    ops, messages, events = wiring.ops, wiring.messages, wiring.events
+    if after is None and not ops.index.has(*MOVES):
         return
-    move = np.flatnonzero(among(rows.kind[messages.issuer], MOVES))
-    message_of = np.full(len(rows), -1, np.int64)
+    move = np.flatnonzero(among(ops.kind[messages.issuer], MOVES))
+    message_of = np.full(len(ops), -1, np.int64)
     message_of[messages.issuer[move]] = move
     if len(move):
         issuer = messages.issuer[move]
         wiring.sends.add(move, events.end(issuer))
-        load = rows.kind[issuer] == Kind.LOAD
-        evicted = rows.lookup(Kind.EVICT)[rows.key[issuer[load]]]
+        load = ops.kind[issuer] == Kind.LOAD
+        evicted = ops.index.lookup(Kind.EVICT)[ops.index.key[issuer[load]]]
         wiring.sends.add(move[load], events.arrive(message_of[evicted]))
         consumer = messages.consumer[move[load]]
-        again = rows.lookup(Kind.R)[rows.key[consumer]]
+        again = ops.index.lookup(Kind.R)[ops.index.key[consumer]]
         wiring.starts.add(wiring.head[np.where(again >= 0, again, consumer)], events.arrive(move[load]))
-        forward = rows.lookup(Kind.F)[rows.key[issuer]]
+        forward = ops.index.lookup(Kind.F)[ops.index.key[issuer]]
         late = forward > issuer
         wiring.sends.add(move[late], events.end(forward[late]))
     if after is not None:
         _conditions(wiring, after, message_of)
 
 
-def _conditions(wiring: Wiring, after: tuple[Ops, Ops], message_of: Index) -> None:
+def _conditions(wiring: Wiring, after: tuple[OpTable, OpTable], message_of: Numbers) -> None:
     """The order's own conditions, in every step: op i of the first table waits until op i of the second is done."""
-    rows, events = wiring.rows, wiring.events
-    per_step = rows.units // wiring.experiment.pipeline.steps
+    ops, events = wiring.ops, wiring.events
+    per_step = ops.index.units // wiring.experiment.pipeline.steps
     for step in range(1 if wiring.schedule.asynchronous else wiring.experiment.pipeline.steps):
-        waiting, awaited = (_find(rows, table, step * per_step) for table in after)
+        waiting, awaited = (_find(ops, table, step * per_step) for table in after)
         moved = message_of[awaited] >= 0
         done = np.where(moved, events.arrive(message_of[awaited]), events.end(awaited))
         by_move = message_of[waiting] >= 0
@@ -72,11 +71,11 @@ def _conditions(wiring: Wiring, after: tuple[Ops, Ops], message_of: Index) -> No
         wiring.after_row(waiting[plain], awaited[plain])
 
 
-def _find(rows: Rows, table: Ops, first_unit: int) -> Index:
+def _find(ops: OpTable, table: OpTable, first_unit: int) -> Numbers:
     """The rows of these ops in the step that begins with that unit."""
     found = np.full(len(table), -1, np.int64)
     for kind in np.unique(table.kind):
         these = table.kind == kind
-        key = table.stage[these].astype(np.int64) * rows.units + table.microbatch[these] + first_unit
-        found[these] = rows.lookup(Kind(int(kind)))[key]
+        key = table.stage[these].astype(np.int64) * ops.index.units + table.microbatch[these] + first_unit
+        found[these] = ops.index.lookup(Kind(int(kind)))[key]
     return found

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ppsim.plan.table import Ints, Needs, narrowest
-
-Index = NDArray[np.signedinteger]
+from ppsim.ops import Ints, Numbers, narrowest
+from ppsim.plan.table import Needs
 
 
 class NeedsBuilder:
@@ -15,9 +13,9 @@ class NeedsBuilder:
 
     def __init__(self, things: int) -> None:
         self._things = things
-        self._parts: list[tuple[Index, Ints]] = []
+        self._parts: list[tuple[Numbers, Ints]] = []
 
-    def add(self, things: Index, events: Ints) -> None:
+    def add(self, things: Numbers, events: Ints) -> None:
         """Thing i waits for event i."""
         if len(things):
             self._parts.append((things, events))

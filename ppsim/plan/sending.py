@@ -5,19 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim.config.experiment import Experiment
-from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind
+from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind, Numbers, OpTable
 from ppsim.plan import batches
-from ppsim.plan.rows import Rows
 from ppsim.plan.table import Routes
-from ppsim.plan.wiring import Index, Wiring
+from ppsim.plan.wiring import Wiring
 from ppsim.units import to_bytes
 
 
 def wire(wiring: Wiring) -> None:
     """Readiness of every message between ranks, and what it holds."""
-    messages, rows = wiring.messages, wiring.rows
-    data = messages.data(rows)
-    if len(rows.select(*COMMUNICATION)):
+    messages, ops = wiring.messages, wiring.ops
+    data = messages.data(ops)
+    if len(ops.index.select(*COMMUNICATION)):
         _listed(wiring, data)
     elif wiring.experiment.runtime.p2p == "fused":
         batches.wire(wiring, data)
@@ -25,14 +24,18 @@ def wire(wiring: Wiring) -> None:
         _implied(wiring, data)
 
 
-def leave_at_once(rows: Rows, routes: Routes, experiment: Experiment) -> bool:
+def leave_at_once(ops: OpTable, routes: Routes, experiment: Experiment) -> bool:
     """Whether every message has left when its producer ends: nothing else is waited for, and no link has ports."""
     runtime = experiment.runtime
-    waits = runtime.send == "rendezvous" or runtime.p2p == "fused" or rows.has(*COMMUNICATION, Kind.REDUCE_GRAD, *MOVES)
+    waits = (
+        runtime.send == "rendezvous"
+        or runtime.p2p == "fused"
+        or ops.index.has(*COMMUNICATION, Kind.REDUCE_GRAD, *MOVES)
+    )
     return not waits and bool(np.all(routes.egress == NONE)) and not routes.occupancy.any()
 
 
-def _needs_receiver(wiring: Wiring, data: Index) -> Index:
+def _needs_receiver(wiring: Wiring, data: Numbers) -> Numbers:
     """Those messages that rendezvous."""
     runtime = wiring.experiment.runtime
     if runtime.send != "rendezvous":
@@ -42,7 +45,7 @@ def _needs_receiver(wiring: Wiring, data: Index) -> Index:
     return data[wiring.messages.bytes[data] > to_bytes(runtime.eager_threshold)]
 
 
-def _implied(wiring: Wiring, data: Index) -> None:
+def _implied(wiring: Wiring, data: Numbers) -> None:
     """Orders of compute ops alone: the output is sent when its producer ends."""
     messages, events = wiring.messages, wiring.events
     sent = messages if len(data) == len(messages) else messages.some(data)
@@ -56,7 +59,7 @@ def _implied(wiring: Wiring, data: Index) -> None:
         wiring.starts.add(held[held >= 0], events.left(data[held >= 0]))
 
 
-def _listed(wiring: Wiring, data: Index) -> None:
+def _listed(wiring: Wiring, data: Numbers) -> None:
     """Orders with SEND and RECV: a message is ready at its SEND; its RECV ends when it arrives."""
     messages, events, runtime = wiring.messages, wiring.events, wiring.experiment.runtime
     issuer, receiver = messages.issuer[data], messages.receiver[data]

@@ -23,12 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import Notice
-from ppsim.ops import NONE, Kind, Op, present
+from ppsim.ops import NONE, Flags, Ints, Longs, OpTable, narrowest
 from ppsim.ops.placement import Placement
-
-Ints = NDArray[np.int32]
-Longs = NDArray[np.int64]
-Kinds = NDArray[np.int8]
 
 
 class Category(IntEnum):
@@ -43,11 +39,6 @@ class Category(IntEnum):
 
 
 CATEGORIES = tuple(category.name.lower() for category in Category)
-
-
-def narrowest(largest: int) -> type[np.signedinteger]:
-    """The integer type for numbers up to ``largest``: columns of four bytes, unless that isn't enough."""
-    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
 
 
 @dataclass(frozen=True)
@@ -172,15 +163,9 @@ class Versions:
 class Plan:
     """All that the engine needs, and all that the metrics need to explain its answer."""
 
-    offsets: Longs
-    rank: Ints
-    kind: NDArray[np.int8]
-    stage: Ints
-    microbatch: Ints
-    step: Ints
-    group: Ints
-    peer: Ints
+    ops: OpTable
     duration: Longs
+    """Ns of every op by itself."""
     atomic: bool
     start_needs: Needs
     end_needs: Needs
@@ -204,57 +189,16 @@ class Plan:
     """Of an asynchronous schedule."""
     notices: tuple[Notice, ...] = ()
 
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks there are."""
-        return len(self.offsets) - 1
-
-    def has(self, *kinds: Kind) -> bool:
-        """Whether there is a row of one of these kinds."""
-        return any(self._kinds[kind] for kind in kinds)
-
-    @cached_property
-    def _kinds(self) -> list[bool]:
-        return present(self.kind)
-
     @cached_property
     def events(self) -> Events:
         """The numbering of this plan's events."""
-        return Events(len(self), len(self.transfers))
+        return Events(len(self.ops), len(self.transfers))
 
     @cached_property
-    def tail(self) -> NDArray[np.bool_]:
+    def tail(self) -> Flags:
         """Rows that are the second of an atomic fused pair."""
-        tail = np.zeros(len(self), bool)
-        if self.atomic and len(self):
-            tail[1:] = (self.group[1:] != NONE) & (self.group[1:] == self.group[:-1])
+        tail = np.zeros(len(self.ops), bool)
+        if self.atomic:
+            group = np.asarray(self.ops.group)
+            tail[1:] = (group[1:] != NONE) & (group[1:] == group[:-1])
         return tail
-
-    def op(self, row: int) -> Op:
-        """The op of a row."""
-        return Op(
-            Kind(int(self.kind[row])),
-            int(self.stage[row]),
-            int(self.microbatch[row]),
-            int(self.step[row]) if self.steps > 1 and not self.asynchronous else 0,
-            int(self.peer[row]),
-        )
-
-    @cached_property
-    def names(self) -> list[str]:
-        """The text of every row's op, as ``str(plan.op(row))`` gives it."""
-        kinds = [kind.name for kind in Kind]
-        columns = zip(self.stage.tolist(), self.kind.tolist(), self.microbatch.tolist(), strict=True)
-        names = [f"{stage}{kinds[kind]}{microbatch}" for stage, kind, microbatch in columns]
-        named_steps = self.steps > 1 and not self.asynchronous
-        plain = (self.microbatch != NONE) & (self.peer == NONE) & ((self.step == 0) | (not named_steps))
-        for row in np.flatnonzero(~plain).tolist():
-            names[row] = str(self.op(row))
-        return names
-
-    def rows(self, rank: int) -> range:
-        """The rows of one rank."""
-        return range(int(self.offsets[rank]), int(self.offsets[rank + 1]))

@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
-from ppsim.ops import MOVES, Kind, among
+from ppsim.ops import MOVES, Ints, Kind, Longs, Numbers, OpTable, among
 from ppsim.plan.needs import NeedsBuilder
-from ppsim.plan.rows import Rows
-from ppsim.plan.table import Events, Ints, Longs
+from ppsim.plan.table import Events
 from ppsim.schedules.base import Problem, Schedule
-
-Index = NDArray[np.signedinteger]
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,10 +22,10 @@ class Messages:
     its rank has reached its receive.
     """
 
-    producer: Index
-    issuer: Index
-    receiver: Index
-    consumer: Index
+    producer: Numbers
+    issuer: Numbers
+    receiver: Numbers
+    consumer: Numbers
     src: Ints
     dst: Ints
     bytes: Longs
@@ -37,13 +33,13 @@ class Messages:
     def __len__(self) -> int:
         return len(self.producer)
 
-    def data(self, rows: Rows) -> Index:
+    def data(self, ops: OpTable) -> Numbers:
         """Those that carry an activation or a gradient from stage to stage."""
-        if not rows.has(*MOVES, Kind.REDUCE_GRAD):  # nothing else is ever sent
-            return np.arange(len(self), dtype=rows.number)
-        return np.flatnonzero(among(rows.kind[self.producer], (Kind.F, Kind.B, Kind.I)))
+        if not ops.index.has(*MOVES, Kind.REDUCE_GRAD):  # nothing else is ever sent
+            return np.arange(len(self), dtype=ops.index.number)
+        return np.flatnonzero(among(ops.kind[self.producer], (Kind.F, Kind.B, Kind.I)))
 
-    def some(self, which: Index) -> Messages:
+    def some(self, which: Numbers) -> Messages:
         """Some of them."""
         return Messages(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
 
@@ -60,7 +56,7 @@ class Messages:
         return cls(**columns).some(order)
 
 
-def _sorted(values: Index) -> bool:
+def _sorted(values: Numbers) -> bool:
     return bool(np.all(values[1:] >= values[:-1]))
 
 
@@ -68,8 +64,8 @@ def _sorted(values: Index) -> bool:
 class Wiring:
     """What is being wired up; ``head`` maps the second row of an atomic pair to its first, others to themselves."""
 
-    rows: Rows
-    head: Index
+    ops: OpTable
+    head: Numbers
     problem: Problem
     experiment: Experiment
     schedule: Schedule
@@ -80,38 +76,38 @@ class Wiring:
     sends: NeedsBuilder
     has_pairs: bool = False
 
-    def heads(self, rows: Index) -> Index:
+    def heads(self, rows: Numbers) -> Numbers:
         """The rows themselves, or the first of the pairs that they end."""
         return self.head[rows] if self.has_pairs else rows
 
-    def after_row(self, things: Index, awaited: Index) -> None:
+    def after_row(self, things: Numbers, awaited: Numbers) -> None:
         """Op i starts after row i of ``awaited`` has ended; left out where the rank's own order sees to it."""
         things = self.head[things]
-        known = (self.rows.rank[things] == self.rows.rank[awaited]) & (awaited < things)
+        known = (self.ops.rank[things] == self.ops.rank[awaited]) & (awaited < things)
         self.starts.add(things[~known], self.events.end(awaited[~known]))
 
     @cached_property
-    def _up_to(self) -> Index:
+    def _up_to(self) -> Numbers:
         """For each row, itself or the last row before it that isn't a move; -1 where there is none."""
-        rows = np.arange(len(self.rows))
-        return np.maximum.accumulate(np.where(among(self.rows.kind, MOVES), -1, rows))
+        rows = np.arange(len(self.ops))
+        return np.maximum.accumulate(np.where(among(self.ops.kind, MOVES), -1, rows))
 
     @cached_property
-    def _from(self) -> Index:
+    def _from(self) -> Numbers:
         """For each row, itself or the first row after it that isn't a move; the number of rows where there is none."""
-        n = len(self.rows)
-        rows = np.where(among(self.rows.kind, MOVES), n, np.arange(n))
+        n = len(self.ops)
+        rows = np.where(among(self.ops.kind, MOVES), n, np.arange(n))
         return np.append(np.minimum.accumulate(rows[::-1])[::-1], n)
 
-    def previous(self, rows: Index) -> Index:
+    def previous(self, rows: Numbers) -> Numbers:
         """The row before each on its rank that isn't a move, -1 where there is none."""
         before = np.where(rows > 0, self._up_to[np.maximum(rows - 1, 0)], -1)
-        return np.where(before >= self.rows.offsets[self.rows.rank[rows]], before, -1)
+        return np.where(before >= self.ops.offsets[self.ops.rank[rows]], before, -1)
 
-    def following(self, rows: Index) -> Index:
+    def following(self, rows: Numbers) -> Numbers:
         """The first row after each (after its pair) on its rank that isn't a move, -1 where there is none."""
-        n = len(self.rows)
+        n = len(self.ops)
         after = self._from[rows + 1]
         second = (after < n) & (self.head[np.minimum(after, n - 1)] < after)
         after = np.where(second, self._from[np.minimum(after + 1, n)], after)
-        return np.where(after < self.rows.offsets[self.rows.rank[rows] + 1], after, -1)
+        return np.where(after < self.ops.offsets[self.ops.rank[rows] + 1], after, -1)

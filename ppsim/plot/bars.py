@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ppsim.engine.timeline import SENDS_AND_MOVES
 from ppsim.metrics import Run
-from ppsim.ops import NONE
-from ppsim.plan.table import Longs, Plan
+from ppsim.ops import NONE, Longs
+from ppsim.plan.table import Plan
 from ppsim.plot.looks import CAUSES, CHUNK, IDLE, PAIR
 
 Floats = NDArray[np.float64]
@@ -64,7 +64,7 @@ def joined(*parts: Bars) -> Bars:
 
 def lines_of(ranks: list[int], plan: Plan) -> Longs:
     """The line of every rank of the plan; -1 where it isn't shown."""
-    lines = np.full(plan.ranks, -1, np.int64)
+    lines = np.full(plan.ops.ranks, -1, np.int64)
     lines[ranks] = np.arange(len(ranks))
     return lines
 
@@ -72,27 +72,27 @@ def lines_of(ranks: list[int], plan: Plan) -> Longs:
 def chunks(plan: Plan) -> Longs:
     """Which of its rank's stages each row is on, counted from 0."""
     held = plan.placement.stages_of
-    table = np.zeros((plan.ranks, plan.placement.stages + 1), np.int64)  # the last column: rows without a stage
+    table = np.zeros((plan.ops.ranks, plan.placement.stages + 1), np.int64)  # the last column: rows without a stage
     for rank, stages in enumerate(held):
         table[rank, list(stages)] = np.arange(len(stages))
-    return table[plan.rank, plan.stage]
+    return table[plan.ops.rank, plan.ops.stage]
 
 
 def busy_rows(plan: Plan) -> NDArray[np.bool_]:
     """Rows that keep their rank busy; of an atomic pair the first alone."""
-    return ~np.isin(plan.kind, SENDS_AND_MOVES) & ~plan.tail
+    return ~np.isin(plan.ops.kind, SENDS_AND_MOVES) & ~plan.tail
 
 
 def op_bars(run: Run, lines: Longs) -> Bars:
     """A bar per op, or per atomic fused pair, that keeps its rank busy for any time."""
     plan = run.plan
-    rows = np.flatnonzero(busy_rows(plan) & (lines[plan.rank] >= 0))
-    look = plan.kind.astype(np.int64)
+    rows = np.flatnonzero(busy_rows(plan) & (lines[plan.ops.rank] >= 0))
+    look = plan.ops.kind.astype(np.int64)
     heads = np.flatnonzero(plan.tail) - 1
     look[heads] = PAIR + look[heads + 1]
     code = look + CHUNK * chunks(plan)
     code[heads] = look[heads]
-    return Bars.of(lines[plan.rank[rows]], run.timeline.start[rows], run.timeline.end[rows], code[rows], rows)
+    return Bars.of(lines[plan.ops.rank[rows]], run.timeline.start[rows], run.timeline.end[rows], code[rows], rows)
 
 
 def idle_bars(run: Run, lines: Longs) -> Bars:
@@ -117,8 +117,8 @@ def _gaps(run: Run) -> tuple[Longs, Longs, Longs]:
     plan, timeline = run.plan, run.timeline
     ranks, starts, ends = [], [], []
     busy = busy_rows(plan)
-    for rank in range(plan.ranks):
-        rows = np.arange(plan.offsets[rank], plan.offsets[rank + 1])
+    for rank in range(plan.ops.ranks):
+        rows = np.arange(plan.ops.offsets[rank], plan.ops.offsets[rank + 1])
         rows = rows[busy[rows]]
         rows = rows[np.argsort(timeline.start[rows], kind="stable")]
         starts.append(np.concatenate([[0], timeline.end[rows]]))

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ppsim.ops import NONE, Kind
-from ppsim.plan.table import Longs
+from ppsim.ops import NONE, Kind, Longs
 from ppsim.plot.bars import Bars, Floats
 from ppsim.plot.looks import CAUSES, IDLE, KINDS, PAIR, Look, hexed, lightness, of_chunk, paler, rgb
 

@@ -52,8 +52,8 @@ def gantt(
         style.settle(axes)
         _ticks(axes, view, form)
         notes = _draw(axes, view, form)
-        if ranks is None and len(view.ranks) < run.plan.ranks:
-            notes.append(f"{len(view.ranks):,} of {run.plan.ranks:,} ranks shown")
+        if ranks is None and len(view.ranks) < run.plan.ops.ranks:
+            notes.append(f"{len(view.ranks):,} of {run.plan.ops.ranks:,} ranks shown")
         heading = ", ".join([f"time [{view.unit.name}]", *notes])
         axes.set_xlabel(style.wrapped(heading, style.points_of(axes)[0], form.font), fontsize=form.font, loc="left")
         style.settle(axes)

@@ -74,12 +74,12 @@ def _candidates(plan: Plan, boxes: Boxes, scale: Scale) -> list[_Label]:
     start, end = np.maximum(boxes.bars.start, scale.low), np.minimum(boxes.bars.end, scale.high)
     room = (end - start) * scale.per_ns
     here = np.flatnonzero((boxes.row >= 0) & (room >= text_width("0", font) + _PADDING * font))
-    here = here[plan.microbatch[boxes.row[here]] != NONE]
+    here = here[plan.ops.microbatch[boxes.row[here]] != NONE]
     out = []
     for i in here.tolist():
         row = int(boxes.row[i])
-        number = int(plan.microbatch[row])
-        texts = (str(number), f"{plan.stage[row]}{Kind(int(plan.kind[row])).name}{number}")
+        number = int(plan.ops.microbatch[row])
+        texts = (str(number), f"{plan.ops.stage[row]}{Kind(int(plan.ops.kind[row])).name}{number}")
         red, green, blue = boxes.colours[i].tolist()
         y = float(boxes.bars.line[i]) + (boxes.top + boxes.bottom) / 2
         one = _Label((start[i] + end[i]) / 2, y, number, texts, float(room[i]), font, (red, green, blue))

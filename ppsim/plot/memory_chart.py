@@ -13,7 +13,8 @@ from ppsim.analysis.result import Result
 from ppsim.errors import PpsimError
 from ppsim.metrics import Run
 from ppsim.metrics import memory as metric
-from ppsim.plan.table import CATEGORIES, Longs
+from ppsim.ops import Longs
+from ppsim.plan.table import CATEGORIES
 from ppsim.plot import looks, scales, style
 from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import ranks_shown
@@ -104,7 +105,7 @@ class _View:
 
 def _few(run: Run, most: int) -> list[int]:
     """All ranks, or ``most`` of them: the one with the highest peak, and others from the first to the last."""
-    p = run.plan.ranks
+    p = run.plan.ops.ranks
     if p <= most:
         return list(range(p))
     highest = int(np.argmax(run.once(metric.peak_bytes)))
@@ -123,9 +124,9 @@ def _title(view: _View, schedule: str | None) -> str:
     fits = ""
     if plan.capacity is not None:
         fits = f": {'within' if peak <= plan.capacity else 'more than'} a device's {scales.size(plan.capacity)}"
-    some = f" ({len(view.ranks)} of {plan.ranks:,} ranks shown)" if len(view.ranks) < plan.ranks else ""
+    some = f" ({len(view.ranks)} of {plan.ops.ranks:,} ranks shown)" if len(view.ranks) < plan.ops.ranks else ""
     return (
-        f"{style.plain(schedule or 'A run')} with p={plan.ranks}, m={plan.microbatches} holds at most "
+        f"{style.plain(schedule or 'A run')} with p={plan.ops.ranks}, m={plan.microbatches} holds at most "
         f"{scales.size(peak)}, on rank {rank} at {scales.duration(moment)}{fits}{some}"
     )
 

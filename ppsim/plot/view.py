@@ -10,7 +10,7 @@ import numpy as np
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import PpsimError, shown
 from ppsim.metrics import Run, bubble
-from ppsim.plan.table import Longs
+from ppsim.ops import Longs
 from ppsim.plot import bars as table
 from ppsim.plot import scales
 from ppsim.plot.bars import Bars
@@ -39,7 +39,7 @@ class View:
         """Everything of these ranks within the window."""
         lines, plan, timeline = table.lines_of(ranks, run.plan), run.plan, run.timeline
         occupying, flying = table.transfer_bars(run, lines)
-        busy = (table.busy_rows(plan) | plan.tail) & (lines[plan.rank] >= 0)
+        busy = (table.busy_rows(plan) | plan.tail) & (lines[plan.ops.rank] >= 0)
         seen = busy & (timeline.end >= window[0]) & (timeline.start <= window[1])
         return cls(
             run,
@@ -65,7 +65,7 @@ class View:
 
 def ranks_shown(run: Run, ranks: Sequence[int] | None, most: int) -> list[int]:
     """The ranks asked for; by default all, or every n-th so that there are at most ``most``."""
-    there = run.plan.ranks
+    there = run.plan.ops.ranks
     if ranks is None:
         return list(range(0, there, -(-there // most)))
     wanted = list(ranks)
@@ -91,7 +91,7 @@ def title(run: Run, schedule: str | None) -> str:
     """The chart in one sentence; both bubbles by name."""
     plan = run.plan
     stages = max(len(held) for held in plan.placement.stages_of)
-    sizes = [f"p={plan.ranks}", f"m={plan.microbatches}", *([f"v={stages}"] if stages > 1 else [])]
+    sizes = [f"p={plan.ops.ranks}", f"m={plan.microbatches}", *([f"v={stages}"] if stages > 1 else [])]
     steps = f" for {plan.steps} steps" if plan.steps > 1 else ""
     overhead = bubble.bubble_overhead(run)
     return (
@@ -105,7 +105,7 @@ def step_ends(run: Run) -> Longs:
     """When each step but the last ends on each rank, shape (steps - 1, ranks); a barrier ends it on all at once."""
     plan = run.plan
     if plan.asynchronous:
-        return np.empty((0, plan.ranks), np.int64)
-    ends = np.zeros((plan.steps, plan.ranks), np.int64)
-    np.maximum.at(ends, (plan.step, plan.rank), run.timeline.end)
+        return np.empty((0, plan.ops.ranks), np.int64)
+    ends = np.zeros((plan.steps, plan.ops.ranks), np.int64)
+    np.maximum.at(ends, (plan.ops.step, plan.ops.rank), run.timeline.end)
     return np.broadcast_to(ends.max(axis=1, keepdims=True), ends.shape)[:-1] if plan.barrier else ends[:-1]

@@ -35,7 +35,7 @@ def test_chain_of_the_second_rank() -> None:
 def test_an_op_by_rank_and_instant() -> None:
     """1F1B, p = 4, m = 8: at 20 ms rank 2 runs 2B4 (its backwards start at 6, 9, 12, 15, 18)."""
     result = simulate("1f1b", 4, 8)
-    assert str(result.plan.op(find(result, 2, None, 19_500_000))) == "2B4"
+    assert str(result.plan.ops[find(result, 2, None, 19_500_000)]) == "2B4"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_no_such_op(rank: int | None, op: str | None, message: str) -> None:
 @given(experiments(), st.data())
 def test_chain_is_gapless_down_to_time_0(exp: ppsim.Experiment, data: st.DataObject) -> None:
     result = ppsim.simulate(exp, engine="simpy")
-    row = data.draw(st.integers(0, len(result.plan) - 1))
+    row = data.draw(st.integers(0, len(result.plan.ops) - 1))
     links = explain(result, row)
     instants = [int(result.timeline.start[row]), *(link.start for link in links)]
     assert [link.end for link in links] == instants[:-1]
@@ -76,7 +76,7 @@ def test_slack_is_what_a_shorter_blocker_wins(found: dict[str, object], data: st
     )  # fmt: skip
     result = ppsim.simulate(exp, engine="simpy")
     plan = result.plan
-    row = data.draw(st.integers(0, len(plan) - 1))
+    row = data.draw(st.integers(0, len(plan.ops) - 1))
     ops = [
         (link, find(result, None, link.what.split()[0], None)) for link in explain(result, row) if " on " in link.what
     ]
@@ -84,6 +84,6 @@ def test_slack_is_what_a_shorter_blocker_wins(found: dict[str, object], data: st
     able = [item for item in able if item[2]]
     assume(able)
     _, at, less = data.draw(st.sampled_from(able))
-    shorter = plan.duration - np.where(np.arange(len(plan)) == at, less, 0)
+    shorter = plan.duration - np.where(np.arange(len(plan.ops)) == at, less, 0)
     again = simpy_engine.run(replace(plan, duration=shorter))
     assert int(result.timeline.start[row] - again.start[row]) == less

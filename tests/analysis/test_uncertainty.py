@@ -71,13 +71,15 @@ def test_factors_are_lognormal_with_mean_one_and_the_given_deviation() -> None:
 def test_who_shares_a_factor() -> None:
     plan = plan_of(**LINK)
     sender = plan.routes.src[plan.transfers.route]
-    for scope, distinct in (("op", len(plan)), ("rank", 4), ("shared", 1)):
+    for scope, distinct in (("op", len(plan.ops)), ("rank", 4), ("shared", 1)):
         found = drawn(plan, jitter={"ops": 0.2, "transfers": 0.3, "scope": scope})
         factor = np.round(found.duration / plan.duration, 4)
         if scope == "op":
             assert len(set(factor.tolist())) > 50
         else:
-            assert len(set(zip(plan.rank if scope == "rank" else 0 * plan.rank, factor, strict=True))) == distinct
+            assert (
+                len(set(zip(plan.ops.rank if scope == "rank" else 0 * plan.ops.rank, factor, strict=True))) == distinct
+            )
         on_way = np.round(
             found.routes.occupancy[found.transfers.route] / plan.routes.occupancy[plan.transfers.route], 4
         )

@@ -91,14 +91,14 @@ def once(exp: ppsim.Experiment, best: dict[str, float], simpy: bool = True) -> i
 
     problem, schedule = exp.problem(), exp.schedule
     orders = timed("orders", lambda: schedule.orders(problem))
-    index = timed("check", lambda: check(orders, problem))
-    plan = timed("plan", lambda: build(orders, problem, exp, schedule, index))
+    checked = timed("check", lambda: check(orders, problem))
+    plan = timed("plan", lambda: build(checked, problem, exp, schedule))
     timeline = timed("compiled", lambda: run(plan, "compiled")[0])
     executed = Run(plan, timeline, problem, KNOWN)
     timed("metrics", lambda: Result(exp, schedule, problem, orders, executed, "compiled").summary)
-    if simpy and len(plan) <= SIMPY_UP_TO:
+    if simpy and len(plan.ops) <= SIMPY_UP_TO:
         timed("simpy", lambda: run(plan, "simpy"))
-    return len(plan)
+    return len(plan.ops)
 
 
 def measure_apart(case: Case) -> Measured:

@@ -19,7 +19,7 @@ class Stepwise:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
-        self.n, self.t = len(plan), len(plan.transfers)
+        self.n, self.t = len(plan.ops), len(plan.transfers)
         self.start, self.end = [NOT_YET] * self.n, [NOT_YET] * self.n
         self.ready, self.begun = [NOT_YET] * self.t, [NOT_YET] * self.t
         self.happened: set[int] = set()
@@ -88,9 +88,9 @@ class Stepwise:
 
     def ops_start(self) -> bool:
         news = False
-        for rank in range(self.plan.ranks):
+        for rank in range(self.plan.ops.ranks):
             before = None
-            for op in self.plan.rows(rank):
+            for op in self.plan.ops.rows(rank):
                 free = before is None or self.end[before] != NOT_YET
                 if free and self.start[op] == NOT_YET and self.met(self.plan.start_needs.of(op)):
                     self.start[op] = self.now
@@ -111,7 +111,7 @@ class Stepwise:
 
         def turn(j: int) -> tuple[int, int, int, int]:
             row = int(plan.transfers.issuer[j])
-            return self.ready[j], int(plan.rank[row]), row - int(plan.offsets[plan.rank[row]]), j
+            return self.ready[j], int(plan.ops.rank[row]), row - int(plan.ops.offsets[plan.ops.rank[row]]), j
 
         again = False
         for j in sorted(waiting, key=turn):

@@ -53,7 +53,7 @@ def plans(draw: st.DrawFn) -> Plan:
         plan = build(orders, problem, experiment, schedule)
     except PpsimError:  # sizes that the schedule can't do, settings that don't go together
         reject()
-    assume(len(plan) <= 200)
+    assume(len(plan.ops) <= 200)
     return plan
 
 

@@ -69,7 +69,7 @@ def test_without_numba_auto_runs_large_plans_on_simpy() -> None:
     ran = python(
         """
         result = simulate("1f1b", 2, 10_001, engine="auto")
-        sys.stdout.write(f"{len(result.plan)} {result.summary['engine']} {result.timeline.makespan}")
+        sys.stdout.write(f"{len(result.plan.ops)} {result.summary['engine']} {result.timeline.makespan}")
         """
     )
     assert ran.returncode == 0, ran.stderr

@@ -104,13 +104,13 @@ def test_every_op_is_a_span_of_its_rank(result: Result) -> None:
     """An atomic pair is one span, named by its cell."""
     plan, timeline = result.plan, result.timeline
     expected: list[tuple[int, str, int, int]] = []
-    for row in range(len(plan)):
+    for row in range(len(plan.ops)):
         if plan.tail[row]:
             rank, _, start, end = expected.pop()
-            expected.append((rank, f"PP:({plan.op(row - 1)};{plan.op(row)})OVERLAP_F_B", start, end))
+            expected.append((rank, f"PP:({plan.ops[row - 1]};{plan.ops[row]})OVERLAP_F_B", start, end))
         else:
             start, end = int(timeline.start[row]), int(timeline.end[row])
-            expected.append((int(plan.rank[row]), f"PP:{plan.op(row)}", start, end))
+            expected.append((int(plan.ops.rank[row]), f"PP:{plan.ops[row]}", start, end))
     assert read(result).of("compute") == sorted(expected)
 
 
@@ -152,7 +152,7 @@ def test_flows_lead_from_the_op_that_makes_a_message_to_the_one_that_uses_it(res
                 found.append((begun.pop(event["id"])["args"]["op"], last[track]["args"]["op"]))
     assert not begun
     plan, transfers = result.plan, result.plan.transfers
-    head = [row - int(plan.tail[row]) for row in range(len(plan))]
+    head = [row - int(plan.tail[row]) for row in range(len(plan.ops))]
     span = {row: span_name(result, row) for row in head}
     pairs = zip(transfers.producer.tolist(), transfers.consumer.tolist(), strict=True)
     assert sorted(found) == sorted((span[head[maker]], span[head[user]]) for maker, user in pairs if user >= 0)
@@ -160,8 +160,8 @@ def test_flows_lead_from_the_op_that_makes_a_message_to_the_one_that_uses_it(res
 
 def span_name(result: Result, row: int) -> str:
     plan = result.plan
-    paired = row + 1 < len(plan) and plan.tail[row + 1]
-    return f"({plan.op(row)};{plan.op(row + 1)})OVERLAP_F_B" if paired else str(plan.op(row))
+    paired = row + 1 < len(plan.ops) and plan.tail[row + 1]
+    return f"({plan.ops[row]};{plan.ops[row + 1]})OVERLAP_F_B" if paired else str(plan.ops[row])
 
 
 def test_counters_are_the_memory_curves_and_return_to_their_start(result: Result) -> None:
@@ -174,7 +174,7 @@ def test_counters_are_the_memory_curves_and_return_to_their_start(result: Result
         for rank, time, values in zip(curves.rank.tolist(), curves.time.tolist(), curves.bytes.tolist(), strict=True)
     )
     assert sorted((e["pid"], e["start"], [e["args"][name] for name in shown]) for e in counters) == expected
-    for rank in range(result.plan.ranks):
+    for rank in range(result.plan.ops.ranks):
         last = [event["args"] for event in counters if event["pid"] == rank][-1]
         assert last == {name: result.plan.static[CATEGORIES.index(name), rank] for name in shown}
 
@@ -182,12 +182,12 @@ def test_counters_are_the_memory_curves_and_return_to_their_start(result: Result
 def test_waits_are_those_of_the_metrics(result: Result) -> None:
     wait, cause, blocker = result.run.once(waits.per_op)
     expected = {
-        (int(result.plan.rank[row]), span_name(result, row)): (
+        (int(result.plan.ops.rank[row]), span_name(result, row)): (
             int(wait[row]),
             waits.CAUSES[cause[row]] if cause[row] >= 0 else None,
-            str(result.plan.op(int(blocker[row]))) if blocker[row] >= 0 else None,
+            str(result.plan.ops[int(blocker[row])]) if blocker[row] >= 0 else None,
         )
-        for row in range(len(result.plan))
+        for row in range(len(result.plan.ops))
         if not result.plan.tail[row]
     }
     trace = read(result)

@@ -53,7 +53,7 @@ def spans(run: Run, rank: int) -> list[tuple[int, int, str, str]]:
     """The rank's idle spans: start, end, cause, the op that waits ('' for none)."""
     found = waits.segments(run)
     return [
-        (start, end, waits.CAUSES[cause], str(run.plan.op(row)) if row >= 0 else "")
+        (start, end, waits.CAUSES[cause], str(run.plan.ops[row]) if row >= 0 else "")
         for r, start, end, cause, row in zip(
             found.rank.tolist(), found.start.tolist(), found.end.tolist(), found.cause.tolist(), found.row.tolist(),
             strict=True,

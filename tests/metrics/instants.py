@@ -21,12 +21,12 @@ class Instants:
 
     def __init__(self, run: Run, fused: bool) -> None:
         plan, line = run.plan, run.timeline
-        self.n, self.t = len(plan), len(plan.transfers)
+        self.n, self.t = len(plan.ops), len(plan.transfers)
         self.plan, self.makespan = plan, line.makespan
         self.start, self.end = line.start.tolist(), line.end.tolist()
         self.took, self.left, self.arrive = line.transfer_start.tolist(), line.left.tolist(), line.arrive.tolist()
-        self.kind = [Kind(k) for k in plan.kind.tolist()]
-        self.step = plan.step.tolist() if plan.barrier and not plan.asynchronous else [0] * self.n
+        self.kind = [Kind(k) for k in plan.ops.kind.tolist()]
+        self.step = plan.ops.step.tolist() if plan.barrier and not plan.asynchronous else [0] * self.n
         self.tail = plan.tail.tolist()
         self.fused = fused
 
@@ -35,7 +35,7 @@ class Instants:
         return [self.cause(rank, now) for now in range(self.makespan)]
 
     def cause(self, rank: int, now: int) -> str:
-        rows = [row for row in self.plan.rows(rank) if not self.tail[row]]
+        rows = [row for row in self.plan.ops.rows(rank) if not self.tail[row]]
         if any(self.start[row] <= now < self.end[row] and self.kind[row] not in NEVER_BUSY for row in rows):
             return ""
         step = sum(now >= self.step_end(step) for step in range(max(self.step)))
@@ -67,7 +67,7 @@ class Instants:
         last = max(needs, key=lambda event: (self.time(event), self.precedence(event)))
         transfer = self.transfer(last)
         if transfer is None:
-            assert int(self.plan.rank[last - self.n]) != rank
+            assert int(self.plan.ops.rank[last - self.n]) != rank
             return "upstream"
         if not self.is_message(transfer):
             return "memory" if self.producer_kind(transfer) in MOVES else "sync"

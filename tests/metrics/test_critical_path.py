@@ -26,7 +26,7 @@ def names(run: Run) -> list[str]:
     path = run.once(critical_path)
     producer = run.plan.transfers.producer
     return [
-        str(run.plan.op(row)) if row >= 0 else f"{run.plan.op(int(producer[transfer]))}>"
+        str(run.plan.ops[row]) if row >= 0 else f"{run.plan.ops[int(producer[transfer])]}>"
         for row, transfer in zip(path.row.tolist(), path.transfer.tolist(), strict=True)
     ]
 

@@ -75,8 +75,11 @@ def by_the_clock(run: Run, vertical_sync: bool) -> tuple[list[int], list[int]]:
     """
     plan, timeline = run.plan, run.timeline
     spans = {
-        (int(plan.kind[i]), int(plan.stage[i]), int(plan.microbatch[i])): (int(timeline.start[i]), int(timeline.end[i]))
-        for i in range(len(plan))
+        (int(plan.ops.kind[i]), int(plan.ops.stage[i]), int(plan.ops.microbatch[i])): (
+            int(timeline.start[i]),
+            int(timeline.end[i]),
+        )
+        for i in range(len(plan.ops))
     }
     stages = plan.placement.stages
     minibatches = range(1 + max(k for _, _, k in spans))

@@ -17,7 +17,7 @@ def adds_up(run: Run) -> None:
 
 def op(run: Run, text: str) -> int:
     """The row of an op."""
-    return next(row for row in range(len(run.plan)) if str(run.plan.op(row)) == text)
+    return next(row for row in range(len(run.plan.ops)) if str(run.plan.ops[row]) == text)
 
 
 def test_free_links() -> None:
@@ -27,7 +27,7 @@ def test_free_links() -> None:
     assert spans(run, 1) == [(0, 10, "fill", "1F0"), (70, 90, "drain", "")]
     found = waits.segments(run)
     # 0B0 waits for 1B0, 0B1 for 1B1, the fill of 1F0 for 0F0; nothing is blamed for the drain.
-    assert [str(run.plan.op(b)) if b >= 0 else "" for b in found.blocker.tolist()] == ["1B0", "1B1", "0F0", ""]
+    assert [str(run.plan.ops[b]) if b >= 0 else "" for b in found.blocker.tolist()] == ["1B0", "1B1", "0F0", ""]
 
 
 def test_latency_is_transfer() -> None:
@@ -110,7 +110,7 @@ def test_per_op() -> None:
         row = op(run, text)
         assert (text, int(wait[row])) == (text, ns)
         assert (None if cause[row] < 0 else waits.CAUSES[cause[row]]) == why
-        assert (None if blocker[row] < 0 else str(run.plan.op(int(blocker[row])))) == whom
+        assert (None if blocker[row] < 0 else str(run.plan.ops[int(blocker[row])])) == whom
     # All but the drains, 25 + 50, is some op's wait.
     assert int(wait.sum()) == int(bubble.idle(run).sum()) - 75
 
@@ -162,7 +162,7 @@ def test_two_fused_batches_one_after_the_other() -> None:
     assert spans(run, 1)[1:3] == [(22, 24, "transfer", "1F1"), (24, 26, "transfer", "1F1")]
     found = waits.segments(run)
     mine = np.flatnonzero(found.row == op(run, "1F1"))
-    assert [str(run.plan.op(b)) for b in found.blocker[mine].tolist()] == ["1F0", "0F1"]
+    assert [str(run.plan.ops[b]) for b in found.blocker[mine].tolist()] == ["1F0", "0F1"]
     assert spans(run, 0)[:3] == [
         (10, 12, "transfer", "0F1"),
         (22, 24, "blocked", "0F2"),
@@ -281,7 +281,7 @@ def test_batch_normalisation() -> None:
     assert spans(run, 0) == [(20, 80, "upstream", "0B0")]
     assert spans(run, 1) == [(0, 20, "fill", "1F0"), (80, 120, "drain", "")]
     _, _, blocker = waits.per_op(run)
-    assert str(run.plan.op(int(blocker[op(run, "0B0")]))) == "1B1"  # the last of those it waits for
+    assert str(run.plan.ops[int(blocker[op(run, "0B0")])]) == "1B1"  # the last of those it waits for
 
 
 def test_ops_that_take_no_time() -> None:

@@ -53,9 +53,9 @@ def test_what_holds_for_any_run(case: Case) -> None:
     # Every wait but a drain is some op's, on its own rank; upstream is always another rank.
     drain = found.cause == waits.Cause.DRAIN
     assert np.array_equal(found.row < 0, drain)
-    assert np.array_equal(run.plan.rank[found.row[~drain]], found.rank[~drain])
+    assert np.array_equal(run.plan.ops.rank[found.row[~drain]], found.rank[~drain])
     upstream = found.cause == waits.Cause.UPSTREAM
-    assert np.all(run.plan.rank[found.blocker[upstream]] != found.rank[upstream])
+    assert np.all(run.plan.ops.rank[found.blocker[upstream]] != found.rank[upstream])
     carried = np.isin(found.cause, (waits.Cause.TRANSFER, waits.Cause.QUEUE, waits.Cause.BLOCKED))
     assert np.all(found.transfer[carried] >= 0)
     if not run.plan.ports:

@@ -215,7 +215,7 @@ def test_slices_masks_and_rows_of_a_table() -> None:
 
 
 def test_repr_shows_the_cells_and_cuts_a_long_table() -> None:
-    assert repr(forwards(0, 1)) == "Ops(0F0,0F1)"
+    assert repr(forwards(0, 1)) == "OpTable(0F0,0F1)"
     assert repr(forwards(*range(41))).endswith(",0F39,…)")
 
 

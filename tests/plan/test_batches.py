@@ -158,8 +158,9 @@ def test_every_op_starts_when_megatrons_calls_let_it(case: Case) -> None:
     expected = start_times(programs, times, latency)
     plan = run.plan
     found = {
-        ("FB"[int(plan.kind[i])], int(plan.stage[i]), int(plan.microbatch[i])): int(run.timeline.start[i]) // 10**6
-        for i in range(len(plan))
+        ("FB"[int(plan.ops.kind[i])], int(plan.ops.stage[i]), int(plan.ops.microbatch[i])): int(run.timeline.start[i])
+        // 10**6
+        for i in range(len(plan.ops))
     }
     assert found == expected
 

@@ -104,7 +104,7 @@ def test_a_message_waits_for_one_bucket_at_most(bucket: str, behind: int, spans:
         costs={"message": "1 MB", "weights": ["0 B", "0 B", "0 B", "20 MB"]}, runtime={"grad_sync": "overlapped"},
     )  # fmt: skip
     assert [span_ms(run, op) for op in ("2B0", "1B0", "0B0")] == spans
-    message = int((run.plan.kind[run.plan.transfers.producer] == Kind.B).nonzero()[0][0])
+    message = int((run.plan.ops.kind[run.plan.transfers.producer] == Kind.B).nonzero()[0][0])
     assert int(run.timeline.transfer_start[message]) == behind * MB
 
 
@@ -123,7 +123,7 @@ def test_copies_of_a_stage_inside_the_pipeline_sum_their_gradients() -> None:
     assert makespan_ms(synced) == makespan_ms(plain) + 4 + 4
     # Two pipelines: 4 copies of each stage, each sends 2·3/4·4 MB to the next pipeline, on its rank's NIC.
     both = run_of("chimera", 2, 2, {"data_parallel": 2}, cluster=NODES, costs={"weights": "4 MB"})
-    syncs = both.plan.kind[both.plan.transfers.issuer] == Kind.REDUCE_GRAD
+    syncs = both.plan.ops.kind[both.plan.transfers.issuer] == Kind.REDUCE_GRAD
     routes = both.plan.transfers.route[syncs]
     assert both.plan.routes.bytes[routes].tolist() == [6 * MB] * 4
     assert (both.plan.routes.src[routes] == both.plan.routes.dst[routes]).all()

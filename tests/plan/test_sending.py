@@ -220,4 +220,4 @@ def test_a_deadlocked_schedule_is_one_however_it_is_sent() -> None:
 
 def test_rows_by_name() -> None:
     run = two_ranks("overlapped")
-    assert str(run.plan.op(row_of(run, "1B0"))) == "1B0"
+    assert str(run.plan.ops[row_of(run, "1B0")]) == "1B0"

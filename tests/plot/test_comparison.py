@@ -24,9 +24,9 @@ def test_bars_of_every_chart_are_its_timeline(found):
     assert len(figure.axes) == 1 + len(found.results)  # the first one only carries the legend
     for axes, result, count in zip(figure.axes[1:], found.results, (32, 32, 64, 64), strict=True):
         plan, timeline = result.plan, result.timeline
-        rows = np.flatnonzero(plan.kind == Kind.F)
+        rows = np.flatnonzero(plan.ops.kind == Kind.F)
         expected = set(
-            zip(plan.rank[rows].tolist(), timeline.start[rows].tolist(), timeline.end[rows].tolist(), strict=True)
+            zip(plan.ops.rank[rows].tolist(), timeline.start[rows].tolist(), timeline.end[rows].tolist(), strict=True)
         )
         assert len(expected) == count
         assert spans(axes, "ops-F") == expected

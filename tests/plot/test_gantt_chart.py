@@ -46,13 +46,13 @@ PLAIN = {
 
 def at(result: ppsim.Result, rows: np.ndarray) -> set[tuple[int, int, int]]:
     """(rank, start, end) of rows."""
-    columns = result.plan.rank[rows], result.timeline.start[rows], result.timeline.end[rows]
+    columns = result.plan.ops.rank[rows], result.timeline.start[rows], result.timeline.end[rows]
     return set(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def expected(result: ppsim.Result, kind: Kind) -> set[tuple[int, int, int]]:
     timeline = result.timeline
-    return at(result, np.flatnonzero((result.plan.kind == kind) & (timeline.end > timeline.start)))
+    return at(result, np.flatnonzero((result.plan.ops.kind == kind) & (timeline.end > timeline.start)))
 
 
 @pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN.keys())
@@ -70,9 +70,9 @@ def test_idle_time_is_shaded_by_cause_and_fills_the_rest_of_every_line(make):
     by_cause = waits.by_cause(result.run)
     for number, cause in enumerate(waits.CAUSES):
         drawn = spans(axes, f"idle-{cause}")
-        for rank in range(result.plan.ranks):
+        for rank in range(result.plan.ops.ranks):
             assert sum(end - start for line, start, end in drawn if line == rank) == by_cause[rank, number]
-    for rank in range(result.plan.ranks):  # one after the other from 0 to the makespan, no hole, no overlap
+    for rank in range(result.plan.ops.ranks):  # one after the other from 0 to the makespan, no hole, no overlap
         names = [name for name in ids(axes) if name.startswith(("ops", "idle"))]
         here = sorted((start, end) for name in names for line, start, end in spans(axes, name) if line == rank)
         assert here[0][0] == 0 and here[-1][1] == result.timeline.makespan
@@ -162,7 +162,7 @@ def test_without_a_barrier_a_step_ends_on_each_rank_by_itself():
     result = run("1f1b", 4, 4, pipeline={"steps": 2}, runtime={"barrier": False})
     plan, timeline = result.plan, result.timeline
     (drawn,) = [c for c in plot.gantt(result).collections if c.get_gid() == "step-ends"]
-    last = [timeline.end[(plan.rank == rank) & (plan.step == 0)].max() for rank in range(4)]
+    last = [timeline.end[(plan.ops.rank == rank) & (plan.ops.step == 0)].max() for rank in range(4)]
     assert [path.vertices[0, 0] for path in drawn.get_paths()] == last
 
 
@@ -230,7 +230,7 @@ def test_bars_under_a_pixel_are_merged_and_the_figure_says_so():
     pixel = result.timeline.makespan / axes.bbox.width
     for kind, bars in ((Kind.F, forward), (Kind.B, backward)):
         for rank in range(4):
-            rows = np.flatnonzero((result.plan.rank == rank) & (result.plan.kind == kind))
+            rows = np.flatnonzero((result.plan.ops.rank == rank) & (result.plan.ops.kind == kind))
             start, end = result.timeline.start[rows], result.timeline.end[rows]
             for left, right in bars[lines(bars) == rank, :2]:
                 for middle in np.arange(left + pixel / 2, right, pixel):

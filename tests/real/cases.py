@@ -84,7 +84,7 @@ def _slowed(result: ppsim.Result, case: Case, op_overhead_ns: int) -> Run:
     if not case.slow:
         return result.run
     plan = result.plan
-    pairs = zip(plan.stage.tolist(), plan.microbatch.tolist(), strict=True)
+    pairs = zip(plan.ops.stage.tolist(), plan.ops.microbatch.tolist(), strict=True)
     factor = np.array([case.slow.get(pair, 1) for pair in pairs])
     duration = np.rint((plan.duration - op_overhead_ns) * factor).astype(np.int64) + op_overhead_ns
     timeline, _ = engine.run(replace(plan, duration=duration))

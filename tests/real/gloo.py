@@ -30,8 +30,8 @@ from numpy.typing import NDArray
 from ppsim import engine
 from ppsim.formats import comms
 from ppsim.metrics import Run
-from ppsim.ops import COMPUTE, Kind, Op, Orders, from_ops
-from ppsim.plan.table import Ints, Needs, Plan
+from ppsim.ops import COMPUTE, Ints, Kind, Op, Orders, from_ops
+from ppsim.plan.table import Needs, Plan
 from tests.real.cases import MULTI_STAGE, Case, simulated
 
 RECV = {Kind.F: (Kind.RECV_F, 1), Kind.B: (Kind.RECV_B, -1), Kind.I: (Kind.RECV_B, -1)}
@@ -98,7 +98,7 @@ def sends_in_flight(plan: Plan) -> Plan:
     """
     transfers, events = plan.transfers, plan.events
     src, dst = plan.routes.src[transfers.route], plan.routes.dst[transfers.route]
-    after_same = np.append(False, plan.kind[1:] == plan.kind[:-1])
+    after_same = np.append(False, plan.ops.kind[1:] == plan.ops.kind[:-1])
 
     def eased(needs: Needs, rank: Ints, alone: NDArray[np.bool_]) -> Needs:
         message = needs.event - events.arrive(0)
@@ -110,17 +110,17 @@ def sends_in_flight(plan: Plan) -> Plan:
 
     # A batch that follows another one in the same gap follows a send alone.
     received = replace(transfers, needs=eased(transfers.needs, dst, np.ones(len(transfers), bool)))
-    return replace(plan, transfers=received, start_needs=eased(plan.start_needs, plan.rank, after_same))
+    return replace(plan, transfers=received, start_needs=eased(plan.start_needs, plan.ops.rank, after_same))
 
 
 def receives_posted(plan: Plan) -> Plan:
     """The plan where a message waits for its receive: the op before it has ended, the send before it has left."""
     transfers, events = plan.transfers, plan.events
-    of_producer = {plan.op(row): index for index, row in enumerate(transfers.producer.tolist())}
-    message_of = {_receive(plan.op(row)): index for index, row in enumerate(transfers.producer.tolist())}
+    of_producer = {plan.ops[row]: index for index, row in enumerate(transfers.producer.tolist())}
+    message_of = {_receive(plan.ops[row]): index for index, row in enumerate(transfers.producer.tolist())}
     more: dict[int, list[int]] = defaultdict(list)
     for rank, table in enumerate(comms.early_receives(_orders(plan))):
-        rows = iter(plan.rows(rank))
+        rows = iter(plan.ops.rows(rank))
         sent: dict[int, int] = {}  # the last message to each rank
         before = -1
         for op in table:
@@ -143,4 +143,4 @@ def _receive(op: Op) -> Op:
 
 
 def _orders(plan: Plan) -> Orders:
-    return Orders.of([from_ops(plan.op(row) for row in plan.rows(rank)) for rank in range(plan.ranks)])
+    return Orders.of([from_ops(plan.ops[row] for row in plan.ops.rows(rank)) for rank in range(plan.ops.ranks)])

@@ -50,14 +50,14 @@ def measured(case: Case, plan: Plan, steps: int = 3, place: Place = HERE) -> lis
         "message": case.message,
         "stages": len(case.forward),
         "held": [sorted(stages) for stages in plan.placement.stages_of],
-        "sleeps": {str(plan.op(row)): int(plan.duration[row]) / PER_SECOND for row in range(len(plan))},
+        "sleeps": {str(plan.ops[row]): int(plan.duration[row]) / PER_SECOND for row in range(len(plan.ops))},
         "steps": steps,
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spec.json"
         path.write_text(json.dumps(spec))
         one_by_one = int(plan.duration.sum()) / PER_SECOND
-        found = place.run("tests.real.worker", path, plan.ranks, 3 * steps * one_by_one)
+        found = place.run("tests.real.worker", path, plan.ops.ranks, 3 * steps * one_by_one)
     runs = [measured_run(plan, [rank[step] for rank in found]) for step in range(steps)]
     return sorted(runs, key=lambda run: run.timeline.makespan)
 

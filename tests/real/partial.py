@@ -21,12 +21,12 @@ def measured_run(plan: Plan, found: Sequence[Rows]) -> Run:
     It knows no transfers, no dependencies, no memory. Raises ValueError where a rank ran other ops than planned.
     """
     for rank, rows in enumerate(found):
-        planned = [str(plan.op(row)) for row in plan.rows(rank)]
+        planned = [str(plan.ops[row]) for row in plan.ops.rows(rank)]
         if planned != [op for op, _, _ in rows]:
             raise ValueError(f"rank {rank} ran {' '.join(op for op, _, _ in rows)}, planned was {' '.join(planned)}")
     start, end = (np.array([row[column] for rows in found for row in rows], np.int64) for column in (1, 2))
     nothing = np.empty(0, np.int64)
-    none = Needs.none(len(plan))
+    none = Needs.none(len(plan.ops))
     partial = replace(
         plan,
         duration=end - start,

@@ -10,7 +10,7 @@ from tests.simulated import between_nodes
 
 def starts(run: Run) -> dict[str, float]:
     """When each op starts, in ms."""
-    return {str(run.plan.op(row)): int(run.timeline.start[row]) / 1e6 for row in range(len(run.plan))}
+    return {str(run.plan.ops[row]): int(run.timeline.start[row]) / 1e6 for row in range(len(run.plan.ops))}
 
 
 def run(schedule: str, ranks: int, microbatches: int, stages: int) -> dict[str, float]:

@@ -29,14 +29,16 @@ def held_at_once(run: Run) -> list[int]:
     its EVICT's start until its LOAD's arrival, here again from its LOAD's start, until its B's end.
     """
     plan, timeline = run.plan, run.timeline
-    move_of = {int(i): move for move, i in enumerate(plan.transfers.issuer) if plan.kind[i] in (Kind.EVICT, Kind.LOAD)}
-    columns = (plan.kind, plan.stage, plan.microbatch, plan.step)
+    move_of = {
+        int(i): move for move, i in enumerate(plan.transfers.issuer) if plan.ops.kind[i] in (Kind.EVICT, Kind.LOAD)
+    }
+    columns = (plan.ops.kind, plan.ops.stage, plan.ops.microbatch, plan.ops.step)
     row_of = {key: i for i, key in enumerate(zip(*(column.tolist() for column in columns), strict=True))}
-    spans: list[list[tuple[int, int]]] = [[] for _ in range(plan.ranks)]
+    spans: list[list[tuple[int, int]]] = [[] for _ in range(plan.ops.ranks)]
     for (kind, *which), forward in row_of.items():
         if kind != Kind.F:
             continue
-        home, begin = int(plan.rank[forward]), int(timeline.start[forward])
+        home, begin = int(plan.ops.rank[forward]), int(timeline.start[forward])
         end = int(timeline.end[row_of[(Kind.B, *which)]])
         evict = row_of.get((Kind.EVICT, *which))
         if evict is None:
@@ -44,7 +46,7 @@ def held_at_once(run: Run) -> list[int]:
             continue
         out, back = move_of[evict], move_of[row_of[(Kind.LOAD, *which)]]
         spans[home] += [(begin, int(timeline.arrive[out])), (int(timeline.transfer_start[back]), end)]
-        spans[int(plan.peer[evict])].append((int(timeline.transfer_start[out]), int(timeline.arrive[back])))
+        spans[int(plan.ops.peer[evict])].append((int(timeline.transfer_start[out]), int(timeline.arrive[back])))
     return [most_at_once(rank) for rank in spans]
 
 
@@ -171,26 +173,30 @@ def test_limit_holds_at_every_instant_whatever_the_links_and_the_costs(case: dic
     shares = [min(own[x], -(-(own[x] + own[partner.get(x, x)] + 1) // 2)) for x in range(case["p"])]
     assert max(held_at_once(run)) <= schedule.get("limit", max(shares))
 
-    moves = {kind: np.flatnonzero(plan.kind == kind) for kind in (Kind.EVICT, Kind.LOAD)}
+    moves = {kind: np.flatnonzero(plan.ops.kind == kind) for kind in (Kind.EVICT, Kind.LOAD)}
     ids = {
-        kind: list(zip(*(column[rows].tolist() for column in (plan.stage, plan.microbatch, plan.step)), strict=True))
+        kind: list(
+            zip(
+                *(column[rows].tolist() for column in (plan.ops.stage, plan.ops.microbatch, plan.ops.step)), strict=True
+            )
+        )
         for kind, rows in moves.items()
     }
     assert sorted(ids[Kind.EVICT]) == sorted(ids[Kind.LOAD])
     assert len(set(ids[Kind.LOAD])) == len(ids[Kind.LOAD])
     for load, backward in zip(plan.transfers.issuer, plan.transfers.consumer, strict=True):
-        if plan.kind[load] == Kind.LOAD:
+        if plan.ops.kind[load] == Kind.LOAD:
             assert timeline.start[backward] >= timeline.arrive[plan.transfers.issuer == load][0]
 
     curves = memory.curves(run)
-    for rank in range(plan.ranks):
+    for rank in range(plan.ops.ranks):
         assert np.array_equal(curves.bytes[curves.rank == rank][-1], plan.static[:, rank])
 
 
 def test_moves_take_what_a_forward_keeps() -> None:
     """A recomputed forward keeps its input, here 1 kB of the activation's 1 MB, and that is what travels."""
     run = bpipe(4, 8, pipeline={"recompute": "full"}, costs={"stage_input": "1 kB"})
-    moved = np.isin(run.plan.kind[run.plan.transfers.issuer], (Kind.EVICT, Kind.LOAD))
+    moved = np.isin(run.plan.ops.kind[run.plan.transfers.issuer], (Kind.EVICT, Kind.LOAD))
     assert set(run.plan.routes.bytes[run.plan.transfers.route[moved]].tolist()) == {1000}
 
 
@@ -202,7 +208,7 @@ def test_send_modes_do_not_touch_moves(send: str) -> None:
     runs = [bpipe(8, 12, cluster=cluster, runtime={"send": mode}) for mode in ("overlapped", send)]
     assert makespan_ms(runs[0]) > 3 * (12 + 7)
     assert np.array_equal(runs[0].timeline.start, runs[1].timeline.start)
-    move = np.isin(runs[0].plan.kind[runs[0].plan.transfers.issuer], (Kind.EVICT, Kind.LOAD))
+    move = np.isin(runs[0].plan.ops.kind[runs[0].plan.transfers.issuer], (Kind.EVICT, Kind.LOAD))
     assert np.array_equal(runs[0].timeline.arrive[move], runs[1].timeline.arrive[move])
 
 
@@ -212,8 +218,10 @@ def test_blocking_send_holds_the_next_op_but_not_the_move_before_it() -> None:
     run = bpipe(
         4, 4, costs={"message": "1 MB"}, cluster={"intra_node": "free", "links": links}, runtime={"send": "blocking"}
     )
-    evict = int(np.flatnonzero(run.plan.kind == Kind.EVICT)[0])
-    forward = int(np.flatnonzero((run.plan.kind == Kind.F) & (run.plan.microbatch == 1) & (run.plan.rank == 0))[0])
+    evict = int(np.flatnonzero(run.plan.ops.kind == Kind.EVICT)[0])
+    forward = int(
+        np.flatnonzero((run.plan.ops.kind == Kind.F) & (run.plan.ops.microbatch == 1) & (run.plan.ops.rank == 0))[0]
+    )
     assert run.timeline.start[evict] == run.timeline.end[forward]
     # 0F0 ends at 1 and its message leaves at 11; 0F1 runs 11-12, its message leaves at 22, and only then 0F2 runs.
     assert run.timeline.start[evict] == 12 * MS

@@ -30,13 +30,13 @@ LETTERS = {Kind.F: "F", Kind.B: "BB", Kind.I: "B", Kind.W: "W"}
 def as_drawn(result: ppsim.Result, rows: tuple[str, ...]) -> Timeline:
     """The timeline that a picture shows for a result's plan: a letter is a ms, and every letter its op's."""
     plan = result.plan
-    start, end = np.zeros(len(plan), np.int64), np.zeros(len(plan), np.int64)
+    start, end = np.zeros(len(plan.ops), np.int64), np.zeros(len(plan.ops), np.int64)
     for rank, text in enumerate(rows):
         slot = 0
-        for row in plan.rows(rank):
+        for row in plan.ops.rows(rank):
             slot += len(text[slot:]) - len(text[slot:].lstrip("."))
-            letters = LETTERS[Kind(int(plan.kind[row]))]
-            assert text[slot : slot + len(letters)] == letters, f"{plan.op(row)} on rank {rank}, slot {slot}"
+            letters = LETTERS[Kind(int(plan.ops.kind[row]))]
+            assert text[slot : slot + len(letters)] == letters, f"{plan.ops[row]} on rank {rank}, slot {slot}"
             start[row], end[row] = slot, slot + len(letters)
             slot += len(letters)
         assert slot == len(text), f"rank {rank} has more slots than ops"
@@ -125,6 +125,6 @@ def test_pairs_that_overlap_are_faster_and_have_no_closed_form() -> None:
     """A pair takes 2 ms instead of F+B = 3: each saves a ms of the 60 that a rank works."""
     result = simulate("dualpipe", 8, 20, costs={**SPLIT, "overlapped": "2 ms"})
     assert result.theory == {}
-    pairs = np.bincount(result.plan.rank[result.plan.tail])
+    pairs = np.bincount(result.plan.ops.rank[result.plan.tail])
     assert [row["busy_s"] for row in result.per_rank()] == [(60 - n) / 1000 for n in pairs.tolist()]
     assert result.timeline.makespan < 66 * 10**6

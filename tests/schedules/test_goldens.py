@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ppsim.ops import orderfile as dialects
-from ppsim.plan.rows import with_recompute
+from ppsim.plan.unroll import with_recompute
 from tests.goldens import Case, cases
 from tests.simulated import experiment, simulate
 

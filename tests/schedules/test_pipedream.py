@@ -28,9 +28,9 @@ def pipedream(p: int, m: int, pipeline: dict[str, Any] | None = None, **settings
 def sync_bytes(run: Run) -> list[int]:
     """Bytes that each rank sends for gradient sync."""
     transfers, routes = run.plan.transfers, run.plan.routes
-    syncs = run.plan.kind[transfers.issuer] == Kind.REDUCE_GRAD
+    syncs = run.plan.ops.kind[transfers.issuer] == Kind.REDUCE_GRAD
     src, size = routes.src[transfers.route[syncs]], routes.bytes[transfers.route[syncs]]
-    return [int(size[src == rank].sum()) for rank in range(run.plan.ranks)]
+    return [int(size[src == rank].sum()) for rank in range(run.plan.ops.ranks)]
 
 
 @pytest.mark.parametrize("case", cases("pipedream"), ids=str)
@@ -197,7 +197,7 @@ def test_any_replication_runs_to_its_end(case: dict[str, Any]) -> None:
     """
     run = pipedream(**case)
     curves = memory.curves(run)
-    for rank in range(run.plan.ranks):
+    for rank in range(run.plan.ops.ranks):
         assert np.array_equal(curves.bytes[curves.rank == rank][-1], run.plan.static[:, rank])
     versions, stale = staleness.weight_versions(run), staleness.staleness(run)
     assert versions is not None

@@ -1,72 +1,15 @@
-"""Orders -> the rows of the plan: recomputation put in, steps repeated, gradient sync and optimizer appended."""
+"""Orders -> the ops of the plan: recomputation put in, steps repeated, gradient sync and optimizer appended."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.config.experiment import Experiment
-from ppsim.ops import NONE, Kind, Ops, Orders, among, concat, ops
-from ppsim.plan.index import Index
-from ppsim.plan.table import Ints, Longs, narrowest
+from ppsim.ops import NONE, Constant, Extent, Kind, OpTable, Orders, among, concat, ops
 from ppsim.schedules.base import Problem
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """The columns of all ops, rank after rank, and where each op is."""
-
-    offsets: Longs
-    rank: Ints
-    kind: NDArray[np.int8]
-    stage: Ints
-    microbatch: Ints
-    step: Ints
-    group: Ints
-    peer: Ints
-    index: Index
-
-    def __len__(self) -> int:
-        return len(self.kind)
-
-    @property
-    def unit(self) -> Ints:
-        """step · microbatches + microbatch of every row, -1 where it has none."""
-        return self.index.unit
-
-    @property
-    def stages(self) -> int:
-        """How many stages the model has."""
-        return self.index.stages
-
-    @property
-    def units(self) -> int:
-        """How many microbatches all steps have."""
-        return self.index.units
-
-    @property
-    def number(self) -> type[np.signedinteger]:
-        """The type of a row's number, and of a key."""
-        return self.index.number
-
-    @property
-    def key(self) -> Ints:
-        """``stage * units + unit`` of every row."""
-        return self.index.key
-
-    def lookup(self, *kinds: Kind) -> Ints:
-        """Row of the op of one of these kinds, by key; -1 where there is none."""
-        return self.index.lookup(*kinds)
-
-    def has(self, *kinds: Kind) -> bool:
-        """Whether there is a row of one of these kinds."""
-        return self.index.has(*kinds)
-
-    def select(self, *kinds: Kind) -> Ints:
-        """The rows of these kinds."""
-        return self.index.select(*kinds)
 
 
 def with_recompute(orders: Orders, problem: Problem, experiment: Experiment) -> Orders:
@@ -83,11 +26,11 @@ def with_recompute(orders: Orders, problem: Problem, experiment: Experiment) -> 
     fused = table.group[rows] != NONE
     before = np.where(fused, rows - 1, rows)
     joined = _inserted(table, before, ops(Kind.R, table.stage[rows], table.microbatch[rows]))
-    shift = np.searchsorted(before, orders.offsets)
-    return Orders(joined, orders.offsets + shift, orders.after)
+    offsets = table.offsets + np.searchsorted(before, table.offsets)
+    return Orders(replace(joined, offsets=offsets), orders.after)
 
 
-def _inserted(table: Ops, before: NDArray[np.int64], added: Ops) -> Ops:
+def _inserted(table: OpTable, before: NDArray[np.int64], added: OpTable) -> OpTable:
     """The table with each added op right before a row of it; those before the same row keep their order."""
     if not len(added):
         return table
@@ -95,50 +38,38 @@ def _inserted(table: Ops, before: NDArray[np.int64], added: Ops) -> Ops:
     return concat(table, added)[np.argsort(position, kind="stable")]
 
 
-def build_rows(
-    orders: Orders, problem: Problem, experiment: Experiment, asynchronous: bool, known: Index | None = None
-) -> Rows:
-    """All steps' rows, with REDUCE_GRAD and OPTIM where they do something; ``known`` is the index of the orders."""
-    m = problem.microbatches
-    steps = 1 if asynchronous else experiment.pipeline.steps
+def unrolled(orders: Orders, problem: Problem, experiment: Experiment, asynchronous: bool) -> OpTable:
+    """The ops of all steps, with REDUCE_GRAD and OPTIM where they do something."""
+    m, steps = problem.microbatches, experiment.pipeline.steps
+    extent = Extent(problem.stages, m * steps, m if steps > 1 and not asynchronous else None)
     if asynchronous:
-        orders = Orders.of([_with_updates(table, problem, experiment) for table in orders], orders.after)
-    elif _step_has_end(orders, problem, experiment):
-        per_rank = [_with_step_end(table, rank, problem, experiment) for rank, table in enumerate(orders)]
-        orders = Orders.of(per_rank, orders.after)
+        table = Orders.of([_with_updates(one, problem, experiment) for one in orders]).table
+        step = np.where(table.microbatch == NONE, 0, table.microbatch // m).astype(np.int32)
+        return replace(table, step=step, extent=extent)
     table = orders.table
-    length = np.diff(orders.offsets)
+    if _step_has_end(orders, problem, experiment):
+        per_rank = [_with_step_end(one, rank, problem, experiment) for rank, one in enumerate(orders)]
+        table = Orders.of(per_rank).table
     if steps > 1:
-        # Row j of rank r in step s comes from row offsets[r] + j of the one step.
-        total = length * steps
-        offsets = np.concatenate([[0], np.cumsum(total)])
-        inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], total)
-        per = np.repeat(np.maximum(length, 1), total)
-        step = (inside // per).astype(np.int32)
-        pairs = int(table.group.max(initial=NONE)) + 1
-        table = table[np.repeat(orders.offsets[:-1], total) + inside % per]
-        table = replace(table, group=np.where(table.group == NONE, NONE, table.group + step * pairs).astype(np.int32))
-    else:
-        offsets = orders.offsets
-        step = np.broadcast_to(np.int32(0), len(table))
-    microbatch = unit = table.microbatch
-    if steps > 1:
-        unit = np.where(microbatch == NONE, NONE, microbatch + step.astype(narrowest(m * steps)) * m)
-    if asynchronous:
-        step = np.where(microbatch == NONE, 0, microbatch // m).astype(np.int32)
-    return Rows(
-        offsets=offsets.astype(np.int64),
-        rank=np.repeat(np.arange(orders.ranks, dtype=np.int32), np.diff(offsets)),
-        kind=table.kind,
-        stage=table.stage,
-        microbatch=microbatch,
-        step=step,
-        group=table.group,
-        peer=table.peer,
-        index=known
-        if known is not None and known.kind is table.kind
-        else Index(table.kind, table.stage, unit, problem.stages, m * experiment.pipeline.steps),
-    )
+        return replace(_repeated(table, steps), extent=extent)
+    return table if table.extent == extent else replace(table, extent=extent)
+
+
+def _repeated(table: OpTable, steps: int) -> OpTable:
+    """So many steps of what a table lists for one."""
+    # Row j of rank r in step s comes from row offsets[r] + j of the one step.
+    length = np.diff(table.offsets)
+    total = length * steps
+    offsets = np.concatenate([[0], np.cumsum(total)])
+    inside = np.arange(offsets[-1]) - np.repeat(offsets[:-1], total)
+    per = np.repeat(np.maximum(length, 1), total)
+    step = (inside // per).astype(np.int32)
+    many: OpTable = table[np.repeat(table.offsets[:-1], total) + inside % per]
+    group = many.group
+    if not isinstance(group, Constant):
+        pairs = int(group.max(initial=NONE)) + 1
+        group = np.where(group == NONE, np.int32(NONE), group + step * np.int32(pairs))
+    return replace(many, step=step, group=group, offsets=offsets)
 
 
 def _step_has_end(orders: Orders, problem: Problem, experiment: Experiment) -> bool:
@@ -151,7 +82,7 @@ def _step_has_end(orders: Orders, problem: Problem, experiment: Experiment) -> b
     )
 
 
-def _with_step_end(table: Ops, rank: int, problem: Problem, experiment: Experiment) -> Ops:
+def _with_step_end(table: OpTable, rank: int, problem: Problem, experiment: Experiment) -> OpTable:
     """One rank's step with its gradient sync (at the end, or after each stage's last backward) and its optimizer."""
     if not np.any(among(table.kind, (Kind.B, Kind.I))):
         return table
@@ -181,7 +112,7 @@ def _sums_gradients(stage: int, problem: Problem, experiment: Experiment) -> boo
     return experiment.pipeline.data_parallel > 1 or (copies > 1 and problem.costs.gradients[stage] > 0)
 
 
-def _after_last_backward(table: Ops, stage: int) -> int:
+def _after_last_backward(table: OpTable, stage: int) -> int:
     """The row before which a stage's gradients are complete; a fused pair isn't taken apart."""
     backward = (table.kind == Kind.B) | (table.kind == Kind.I) | (table.kind == Kind.W)
     rows = np.flatnonzero(backward & (table.stage == stage))
@@ -192,7 +123,7 @@ def _after_last_backward(table: Ops, stage: int) -> int:
     return after + in_pair
 
 
-def _with_updates(table: Ops, problem: Problem, experiment: Experiment) -> Ops:
+def _with_updates(table: OpTable, problem: Problem, experiment: Experiment) -> OpTable:
     """One rank's stream with the update after each backward: a round's gradient sync, then the optimizer.
 
     Microbatches go round-robin over a stage's copies; a round is one of each. Where a stage has one copy and its

@@ -1,0 +1,91 @@
+"""Where the ops of a table are: by kind, and by stage and microbatch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ppsim.ops.column import Ints, Kinds, among, narrowest
+from ppsim.ops.op import NONE, Kind
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far the numbers of a table go: its stages, and the microbatches of all steps."""
+
+    stages: int
+    microbatches: int
+    per_step: int | None = None
+    """Microbatches of a step, where each step counts its own from 0; None where there is one step, or a stream."""
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Finds the rows of a table.
+
+    ``unit`` is each row's microbatch, counted over all steps (-1: none). A *key* is ``stage * microbatches + unit``.
+    """
+
+    kind: Kinds
+    stage: Ints
+    unit: Ints
+    extent: Extent
+    _selected: dict[tuple[Kind, ...], Ints] = field(default_factory=dict, init=False, repr=False)
+    _looked_up: dict[tuple[Kind, ...], Ints] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def units(self) -> int:
+        """How many microbatches all steps have."""
+        return self.extent.microbatches
+
+    @property
+    def number(self) -> type[np.signedinteger]:
+        """The type of a row's number, and of a key."""
+        return narrowest(max(len(self.kind), self.extent.stages * self.units))
+
+    @cached_property
+    def key(self) -> Ints:
+        """``stage * microbatches + unit`` of every row."""
+        key: Ints = self.stage.astype(self.number)
+        key *= self.units
+        key += self.unit
+        return key
+
+    def lookup(self, *kinds: Kind) -> Ints:
+        """The row of the op of one of these kinds, by key; -1 where there is none."""
+        if kinds not in self._looked_up:
+            there = tuple(kind for kind in kinds if self.has(kind))
+            if there == kinds or not there:
+                found: Ints = np.full(self.extent.stages * self.units, NONE, self.number)
+                rows = self.select(*there)
+                found[self.key[rows]] = rows
+            else:
+                found = self.lookup(*there)
+            self._looked_up[kinds] = found
+        return self._looked_up[kinds]
+
+    def has(self, *kinds: Kind) -> bool:
+        """Whether there is a row of one of these kinds."""
+        return any(self._present[kind] for kind in kinds)
+
+    @cached_property
+    def _present(self) -> list[bool]:
+        """Whether there are rows of each kind; stops looking where it finds one."""
+        top = int(self.kind.max(initial=NONE))
+        return [kind <= top and bool(np.any(self.kind == kind)) for kind in Kind]
+
+    def select(self, *kinds: Kind) -> Ints:
+        """The rows of these kinds, ascending."""
+        if kinds not in self._selected:
+            there = tuple(kind for kind in kinds if self._present[kind])
+            if not there:
+                found: Ints = np.empty(0, self.number)
+            elif there != kinds:
+                found = self.select(*there)
+            else:
+                mask = self.kind == there[0] if len(there) == 1 else among(self.kind, there)
+                found = np.flatnonzero(mask).astype(self.number)
+            self._selected[kinds] = found
+        return self._selected[kinds]

@@ -1,0 +1,103 @@
+"""The vocabulary that schedules are written in: tables made of columns, of each other, and of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ppsim.ops.column import Column, Constant, joined
+from ppsim.ops.op import NONE, Op, parse_cell
+from ppsim.ops.table import OpTable
+
+_NOTHING = np.int32(NONE)
+
+
+def _column(values: ArrayLike, dtype: type[np.generic], length: int) -> NDArray[np.int32]:
+    column = np.asarray(values, dtype=dtype)
+    return np.full(length, column, dtype) if column.ndim == 0 else column
+
+
+def ops(kind: ArrayLike, stage: ArrayLike, microbatch: ArrayLike, peer: ArrayLike = NONE) -> OpTable:
+    """A table from columns or scalars (scalars are repeated to the columns' length, which may be 0)."""
+    length = max((np.size(c) for c in (kind, stage, microbatch, peer) if np.ndim(c)), default=1)
+    return OpTable.of_one_rank(
+        np.ascontiguousarray(_column(kind, np.int8, length)),
+        _column(stage, np.int32, length),
+        _column(microbatch, np.int32, length),
+        Constant(_NOTHING, length),
+        _column(peer, np.int32, length) if np.ndim(peer) else Constant(np.int32(np.asarray(peer).item()), length),
+    )
+
+
+def concat(*tables: OpTable) -> OpTable:
+    """One table after the other; fused pairs keep to themselves."""
+    if not tables:
+        return ops((), (), ())
+    return OpTable.of_one_rank(
+        np.concatenate([t.kind for t in tables]),
+        np.concatenate([t.stage for t in tables]),
+        np.concatenate([t.microbatch for t in tables]),
+        joined(_apart([t.group for t in tables])),
+        joined([t.peer for t in tables]),
+    )
+
+
+def _apart(groups: Sequence[Column]) -> Sequence[Column]:
+    """Several tables' groups, numbered so that no two tables share one."""
+    counts = [0 if isinstance(group, Constant) else int(group.max(initial=NONE)) + 1 for group in groups]
+    if not any(counts):
+        return groups
+    before = np.cumsum([0, *counts]).tolist()
+    return [
+        group if not count else np.where(group == NONE, _NOTHING, group + np.int32(base))
+        for group, base, count in zip(groups, before, counts, strict=False)
+    ]
+
+
+def alternate(*tables: OpTable) -> OpTable:
+    """Row by row: a0, b0, a1, b1, …; the tables have equal length."""
+    if len({len(table) for table in tables}) > 1:
+        raise ValueError(f"alternate needs tables of equal length, not {[len(t) for t in tables]}")
+    if not tables:
+        return concat()
+    return concat(*tables)[np.arange(len(tables) * len(tables[0])).reshape(len(tables), -1).T.ravel()]
+
+
+def fuse(forward: OpTable, backward: OpTable) -> OpTable:
+    """Fused pairs (F0;B0), (F1;B1), …, the forward first."""
+    pairs = alternate(forward, backward)
+    return replace(pairs, group=np.arange(len(pairs), dtype=np.int32) // 2)
+
+
+def from_ops(items: Iterable[Op | tuple[Op, ...]]) -> OpTable:
+    """A table from single ops and fused pairs (a pair is a tuple of two)."""
+    flat: list[Op] = []
+    group: list[int] = []
+    pairs = 0
+    for item in items:
+        if isinstance(item, Op):
+            flat.append(item)
+            group.append(NONE)
+        elif len(item) == 1:
+            flat.append(item[0])
+            group.append(NONE)
+        else:
+            flat.extend(item)
+            group.extend([pairs] * len(item))
+            pairs += 1
+    columns = np.array([(o.kind, o.stage, o.microbatch, o.peer) for o in flat], np.int32).reshape(-1, 4)
+    return OpTable.of_one_rank(
+        columns[:, 0].astype(np.int8),
+        columns[:, 1].copy(),
+        columns[:, 2].copy(),
+        np.array(group, np.int32) if pairs else Constant(_NOTHING, len(flat)),
+        columns[:, 3].copy() if np.any(columns[:, 3] != NONE) else Constant(_NOTHING, len(flat)),
+    )
+
+
+def parse_row(cells: Iterable[str]) -> OpTable:
+    """A table from cells of text."""
+    return from_ops(parse_cell(text) for text in cells)
