@@ -29,11 +29,6 @@ Numbers = NDArray[np.uint32]
 """Unsigned, so that no code is made for indices below zero: a tenth of the time."""
 
 
-# A block of almost 32 MiB, given back at once: from then on glibc keeps up to twice as much for the arrays to come,
-# where it would ask the system for each (mallopt(3), M_MMAP_THRESHOLD). That takes a tenth of a run's time, and more.
-np.empty(31 * 2**20, np.int8)
-
-
 class _Work(NamedTuple):
     """The Plan as the loops read it: ranks and ops, what each thing waits for, and the routes of the transfers."""
 

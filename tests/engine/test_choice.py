@@ -93,3 +93,17 @@ def test_code_without_a_file_is_compiled_all_the_same() -> None:
     made: dict[str, object] = {}
     exec("def double(x):\n    return 2 * x\n", made)  # nothing that a cache could be found by
     assert engine.jit(made["double"])(21) == 42
+
+
+def test_loading_the_compiled_engine_allocates_little() -> None:
+    """Arrays are a run's: modules and their functions are a few MB, no block of 32 MiB among them."""
+    pytest.importorskip("numba", reason="Numba is not installed")
+    code = """
+        import sys, tracemalloc
+        import numba, ppsim.engine, ppsim.metrics
+        tracemalloc.start()
+        import ppsim.engine.compiled
+        sys.stdout.write(str(tracemalloc.get_traced_memory()[1]))
+    """
+    ran = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
+    assert int(ran.stdout) < 10 * 2**20
