@@ -11,6 +11,7 @@ needs Numba.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -54,13 +55,11 @@ class _Lanes(NamedTuple):
 def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
     n, t = len(plan.ops), len(plan.transfers)
-    room = np.empty(plan.events.count, np.int64)
-    moment = room[: 2 * n + t]
-    moment[:] = NEVER
+    moment = np.full(2 * n + t, NEVER, np.int64)
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
     if watch is not None:
         watch.at("simulation", lambda: np.count_nonzero(end >= 0) / max(n, 1))
-    if free := bool(np.all(plan.routes.egress == NONE)):
+    if np.all(plan.routes.egress == NONE):
         _without_ports(_work(plan), moment)
         transfer_start = ready  # nothing to wait for
     else:
@@ -69,7 +68,7 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     if np.any(moment < 0) or np.any(transfer_start < 0):
         np.maximum(moment, NEVER, out=moment)
         raise explain(plan, start, end, ready, transfer_start)
-    return finished(plan, start, end, ready, transfer_start, room if free else None)
+    return replace(finished(plan, start, end, ready, transfer_start), compiled=True)
 
 
 def _work(plan: Plan) -> _Work:

@@ -40,8 +40,8 @@ class Timeline:
     end: Longs
     ready: Longs
     transfer_start: Longs
-    room: Longs | None = None
-    """Where the engine wrote start, end and transfer_start one after the other: room for the times of all events."""
+    compiled: bool = False
+    """Whether the compiled engine made it, so that Numba is there to compile what goes through all events, too."""
 
     @cached_property
     def left(self) -> Longs:
@@ -59,11 +59,7 @@ class Timeline:
     @cached_property
     def times(self) -> Longs:
         """The time of every event of the plan, by its number."""
-        if self.room is None:
-            return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
-        last = len(self.room) - len(self.left)
-        self.room[last - len(self.left) : last], self.room[last:] = self.left, self.arrive
-        return self.room
+        return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
 
     @cached_property
     def makespan(self) -> int:
@@ -142,10 +138,8 @@ class Timeline:
             yield "a transfer started before it was ready"
 
 
-def finished(
-    plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs, room: Longs | None = None
-) -> Timeline:
+def finished(plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs) -> Timeline:
     """A Timeline from what an engine recorded; the second row of an atomic pair gets the start of its first."""
     tail = np.flatnonzero(plan.tail)
     start[tail] = start[tail - 1]
-    return Timeline(plan, start, end, ready, transfer_start, room)
+    return Timeline(plan, start, end, ready, transfer_start)

@@ -28,6 +28,11 @@ class Run:
     peak_flops: int | None = None
     _made: dict[Callable[[Run], Any], Any] = field(default_factory=dict, repr=False)
 
+    @property
+    def compiled(self) -> bool:
+        """Whether what goes through all events is compiled: as the engine was."""
+        return self.timeline.compiled
+
     def once(self, make: Callable[[Run], T]) -> T:
         """``make(self)``, computed once: tables that several metrics share."""
         if make not in self._made:

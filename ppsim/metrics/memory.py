@@ -12,12 +12,11 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim._jit import jit_instead_of
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import Notice
 from ppsim.metrics.base import Run, metric
-from ppsim.metrics.peaks import Peaks, by_group_and_time, peaks
-from ppsim.ops import Ints, Kinds, Longs
+from ppsim.metrics.peaks import Groups, Peaks, by_group_and_time, peaks
+from ppsim.ops import Kinds, Longs
 from ppsim.plan.table import Category, Holdings
 from ppsim.units import show
 
@@ -52,8 +51,7 @@ def changes(run: Run) -> Changes:
 
 def rank_peaks(run: Run) -> Peaks:
     """Peaks over ranks, without what is held throughout."""
-    plan = run.plan
-    return peaks(plan.holdings, run.timeline, plan.holdings.rank, plan.ops.rank, plan.ops.ranks)
+    return peaks(run, run.plan.holdings)
 
 
 def peak_bytes(run: Run) -> Longs:
@@ -64,28 +62,12 @@ def peak_bytes(run: Run) -> Longs:
 
 def peak_by_category(run: Run) -> Longs:
     """Bytes per (category, rank) at the moment of the rank's peak."""
-    plan, held, times, peak = run.plan, run.plan.holdings, run.timeline.times, run.once(rank_peaks).since
-    out = plan.static.copy()
-    category, size = np.ascontiguousarray(held.category), np.ascontiguousarray(held.bytes)
-    _add_held(held.rank, category, size, held.since, held.until, times, peak, out)
+    held, times, out = run.plan.holdings, run.timeline.times, run.plan.static.copy()
+    moment = run.once(rank_peaks).since
+    begun = np.flatnonzero(times[held.since] <= moment[held.rank])
+    there = begun[times[held.until[begun]] > moment[held.rank[begun]]]
+    np.add.at(out, (held.category[there], held.rank[there]), held.bytes[there])
     return out
-
-
-def _add_there(
-    rank: Ints, category: Kinds, size: Longs, since: Ints, until: Ints, times: Longs, moment: Longs, out: Longs
-) -> None:
-    """Add to ``out`` (categories, ranks) the bytes of what each rank holds at its moment."""
-    there = np.flatnonzero((times[since] <= moment[rank]) & (moment[rank] < times[until]))
-    np.add.at(out, (category[there], rank[there]), size[there])
-
-
-@jit_instead_of(_add_there)
-def _add_held(
-    rank: Ints, category: Kinds, size: Longs, since: Ints, until: Ints, times: Longs, moment: Longs, out: Longs
-) -> None:
-    for i in range(len(size)):
-        if times[since[i]] <= moment[rank[i]] < times[until[i]]:
-            out[category[i], rank[i]] += size[i]
 
 
 def peak_time(run: Run) -> Longs:
@@ -95,8 +77,7 @@ def peak_time(run: Run) -> Longs:
 
 def peak_in_flight(run: Run) -> Longs:
     """Most (stage, microbatch) activations alive on a rank at once."""
-    plan = run.plan
-    return peaks(plan.in_flight, run.timeline, plan.in_flight.rank, plan.ops.rank, plan.ops.ranks).bytes
+    return peaks(run, run.plan.in_flight).bytes
 
 
 def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
@@ -122,7 +103,7 @@ def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
         group, group_of_row = number[: len(rank)], number[len(rank) :]
         pairs = [divmod(code, stages) for code in codes.tolist()]
     part = Holdings(rank, held.category[mine], held.bytes[mine], event, held.until[mine])
-    best = peaks(part, run.timeline, group, group_of_row, len(pairs)).bytes
+    best = peaks(run, part, Groups(len(pairs), group, group_of_row)).bytes
     return dict(zip(pairs, best.tolist(), strict=True))
 
 

@@ -23,8 +23,7 @@ def weight_versions(run: Run) -> Longs | None:
         return None
     if run.plan.versions is None:
         return np.ones(run.plan.ops.ranks, np.int64)
-    stashed = run.plan.versions.stashed
-    return 1 + peaks(stashed, run.timeline, stashed.rank, run.plan.ops.rank, run.plan.ops.ranks).bytes
+    return 1 + peaks(run, run.plan.versions.stashed).bytes
 
 
 def staleness(run: Run) -> Longs | None:
