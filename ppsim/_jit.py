@@ -1,47 +1,38 @@
-"""Loops that Numba compiles where it is at work, and that Python runs as they stand where it isn't."""
+"""Loops over arrays, which Python runs as they stand; a run that chose the compiled engine has Numba compile them."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from functools import update_wrapper
+from functools import cached_property, update_wrapper
 from typing import Generic, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Compiled(Generic[P, T]):
-    """Calls the compiled function once Numba has been loaded, till then the other."""
+class Loop(Generic[P, T]):
+    """A function of arrays and numbers that calls no other; called as it is, Python runs it.
 
-    def __init__(self, function: Callable[P, T], otherwise: Callable[P, T]) -> None:
-        self._plain, self._now = function, otherwise
-        self._ready = False
+    Who has loaded Numba anyway asks for what it is ``compiled``: a run that SimPy simulates is small, and would wait
+    for Numba longer than it could save. The result is the same: integers within 64 bits.
+    """
+
+    def __init__(self, function: Callable[P, T]) -> None:
+        self._function = function
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call whichever it is."""
-        if not self._ready and sys.modules.get("numba"):
-            self._now, self._ready = compiled(self._plain), True
-        return self._now(*args, **kwargs)
+        """Run it in Python."""
+        return self._function(*args, **kwargs)
 
+    @cached_property
+    def compiled(self) -> Callable[P, T]:
+        """The same as machine code. Raises ImportError where Numba isn't installed."""
+        return compiled(self._function)
 
-def jit(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of arrays and numbers that calls no other, compiled once the engine or a long search has loaded Numba.
-
-    Till then Python runs it as it stands: a run that SimPy simulates is small, and would wait for Numba longer than it
-    could save. The result is the same: integers within 64 bits.
-    """
-    return _Compiled(function, function)
-
-
-def jit_instead_of(otherwise: Callable[P, T]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """The same, but till then ``otherwise`` is called, which is made for Python."""
-
-    def decorate(function: Callable[P, T]) -> Callable[P, T]:
-        return _Compiled(function, otherwise)
-
-    return decorate
+    def run(self, machine_code: bool) -> Callable[P, T]:
+        """Whichever is wanted."""
+        return self.compiled if machine_code else self._function
 
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:

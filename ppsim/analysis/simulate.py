@@ -49,7 +49,7 @@ def simulate(
         if wrong := list(disagreements(parts, schedule)):
             raise config_error(wrong)
     watch = watch or Watch()
-    problem = experiment.problem(schedule)
+    problem = replace(experiment.problem(schedule), compiled=engine == "compiled")
     orders = schedule.orders(problem)
     if not isinstance(orders, Orders):
         raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")

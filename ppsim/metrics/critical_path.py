@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ppsim._jit import jit
+from ppsim._jit import Loop
 from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.last_need import ARRIVAL, Flags, Sort, Sorts, freed_by
@@ -101,14 +101,14 @@ def chain(run: Run, last: int) -> Longs:
     holder, _ = run.once(freed_by)
     if holder.strides == (0,):  # nobody waited for anybody
         holder = np.empty(0, np.int64)
-    length = _follow(
+    length = _follow.run(run.compiled)(
         last, plan.ops.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,
         timeline.times, plan.ops.kind, plan.transfers.producer, ARRIVAL, holder, events,
     )  # fmt: skip
     return events[:length]
 
 
-@jit
+@Loop
 def _follow(
     event: int, rank: Ints, tail: Flags, duration: Longs, start_ptr: Ints, start_event: Ints, end_ptr: Ints,
     end_event: Ints, sent_ptr: Ints, sent_event: Ints, times: Longs, kind: Kinds, producer: Ints, arrival: Sorts,

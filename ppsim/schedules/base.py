@@ -47,6 +47,8 @@ class Problem:
     """Speed of each rank (empty: 1)."""
     op_overhead: Fraction = Fraction(0)
     """Seconds that every op takes beside its cost."""
+    compiled: bool = False
+    """Whether the run has chosen the compiled engine, so that a search's loops are compiled, too."""
 
     @property
     def stages(self) -> int:

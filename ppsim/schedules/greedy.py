@@ -17,6 +17,9 @@ from ppsim.schedules.search.listing import Policy, list_schedule
 from ppsim.schedules.search.portfolio import as_orders
 from ppsim.schedules.search.schedule import Limited
 
+LARGE = 20_000
+"""Ops from which going through them once takes longer than loading Numba."""
+
 
 class Greedy(Limited):
     """Every rank, when it is free, takes the best of its ops that are ready and fit its memory; W fills gaps.
@@ -72,6 +75,6 @@ class Greedy(Limited):
                 problem.costs, input_grad=problem.costs.backward, weight_grad=nothing, held_for_weight_grad=nothing
             )
             problem = replace(problem, costs=whole)
-        instance = Instance.of(problem, self.memory(problem))
+        instance = Instance.of(problem, self.memory(problem), large=LARGE)
         policy = Policy(self.priority, self.share_memory, self.hold_for_first_gradient)
         return as_orders(instance, list_schedule(instance, policy), kinds)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 
 import ppsim
+from ppsim._jit import compiled
 from ppsim.engine import SIMPY_UP_TO
 from tests.simulated import simulate
 
@@ -89,10 +91,30 @@ def test_a_deadlock_reads_the_same_from_both() -> None:
 
 def test_code_without_a_file_is_compiled_all_the_same() -> None:
     """Where the machine code can't be kept on disk, because no folder can be written, Numba refuses to cache."""
-    engine = pytest.importorskip("ppsim.engine.jit", reason="Numba is not installed")
-    made: dict[str, object] = {}
+    pytest.importorskip("numba", reason="Numba is not installed")
+    made: dict[str, Any] = {}
     exec("def double(x):\n    return 2 * x\n", made)  # nothing that a cache could be found by
-    assert engine.jit(made["double"])(21) == 42
+    assert compiled(made["double"])(21) == 42
+
+
+def test_the_run_decides_what_is_compiled_not_what_is_loaded() -> None:
+    """SimPy's run of a search, its metrics and its files compile nothing, be Numba loaded; nor do they load it."""
+    pytest.importorskip("numba", reason="Numba is not installed")
+    code = """
+        import sys
+        if {loaded}:
+            import numba
+            def refuse(*args, **settings): raise AssertionError("compiled for a run of SimPy's")
+            numba.njit = refuse
+        from tests.simulated import simulate
+        result = simulate("zb", 4, 8, costs=dict(forward="1 ms", input_grad="1 ms", weight_grad="1 ms", message="1 MB"))
+        result.summary, result.memory, result.tasks
+        sys.stdout.write(str("numba" in sys.modules))
+    """
+    for loaded in (True, False):
+        program = textwrap.dedent(code.format(loaded=loaded))
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+        assert ran.stdout == str(loaded), ran.stderr
 
 
 def test_loading_the_compiled_engine_allocates_little() -> None:

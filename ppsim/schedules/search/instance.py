@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import accumulate
 from typing import cast
 
@@ -21,6 +21,8 @@ SPLIT = (Kind.F, Kind.I, Kind.W)
 Ints = list[int]
 Sequence = list[int]
 """Op numbers in the order in which they start; a rank's order is what it has of them."""
+LARGE = 2_500
+"""Ops from which a search, which plays them a hundred times, is done sooner for loading Numba first."""
 PARTS = 1_000_000
 """Parts of an activation, where memory is counted in activations."""
 
@@ -80,10 +82,12 @@ class Instance:
     duration: Ints
     hop: Ints
     memory: Memory
+    compiled: bool = False
+    """Whether Numba compiles the loops over it."""
 
     @classmethod
-    def of(cls, problem: Problem, memory: Memory) -> Instance:
-        """The instance of a problem whose stages are on one rank each."""
+    def of(cls, problem: Problem, memory: Memory, large: int = LARGE) -> Instance:
+        """The instance of a problem whose stages are on one rank each; from so many ops on its loops are compiled."""
         placement = problem.placement
         return cls(
             ranks=problem.ranks,
@@ -95,6 +99,7 @@ class Instance:
             duration=[to_ns(problem.op_seconds(kind, stage)) for kind in SPLIT for stage in range(problem.stages)],
             hop=[*(to_ns(seconds) for seconds in problem.hop or [Fraction(0)] * (problem.stages - 1)), 0],
             memory=memory,
+            compiled=(problem.compiled or 3 * problem.stages * problem.microbatches >= large) and has_numba(),
         )
 
     @cached_property
@@ -171,6 +176,11 @@ def rounded(value: Fraction) -> int:
     return round_half_up(value)
 
 
-def column(values: Ints) -> Ints:
-    """Values for a loop that Numba may run: an array where it does."""
-    return cast(Ints, np.array(values, np.int64)) if sys.modules.get("numba") else values
+def column(values: Ints, compiled: bool) -> Ints:
+    """Values for a loop: an array where it is compiled."""
+    return cast(Ints, np.array(values, np.int64)) if compiled else values
+
+
+def has_numba() -> bool:
+    """Whether Numba is installed."""
+    return find_spec("numba") is not None

@@ -9,11 +9,12 @@ Source: Valls, Ballestín and Quintanilla 2005, Justification and RCPSP: a techn
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from ppsim._jit import jit
+from ppsim._jit import Loop
 from ppsim.schedules.search.instance import Instance, Ints, Sequence, column
 
 NEVER = 1 << 62
@@ -30,6 +31,8 @@ class Graph:
     neighbouring stage that does so, ``lag`` the way there in ns, ``take`` and ``give`` memory at its start and end.
     """
 
+    compiled: bool
+    """Whether they are arrays, for a loop that Numba compiles."""
     rank: Ints
     duration: Ints
     inputs: Ints
@@ -63,7 +66,8 @@ def graphs(instance: Instance) -> tuple[Graph, Graph]:
     def graph(own: np.ndarray, other: np.ndarray, lag: np.ndarray, back_own: np.ndarray, back_other: np.ndarray,
               taken: np.ndarray, given: np.ndarray) -> Graph:  # fmt: skip
         inputs = (back_own >= 0).astype(int) + (back_other >= 0)
-        return Graph(*(column(c.tolist()) for c in (rank, duration, inputs, own, other, lag, taken, given)))
+        columns = (rank, duration, inputs, own, other, lag, taken, given)
+        return Graph(instance.compiled, *(column(c.tolist(), instance.compiled) for c in columns))
 
     return (
         graph(after_own, after_other, np.where(forward, above, below), before_own, before_other, starts, ends),
@@ -79,13 +83,14 @@ def play(
     ``tolerance`` in ns is how much longer than its gap an op may be; with a ``window`` of 0 gaps stay. What was played
     is shorter than ``order`` where that gets stuck, which is so only where it needs more memory than there is.
     """
-    return _play(
+    flat = partial(column, compiled=graph.compiled)
+    return _play.run(graph.compiled)(
         graph.rank, graph.duration, graph.inputs, graph.own, graph.other, graph.lag, graph.take, graph.give,
-        column(order), column(limit), column(release), tolerance, window,
+        flat(order), flat(limit), flat(release), tolerance, window,
     )  # fmt: skip
 
 
-@jit
+@Loop
 def _play(
     rank: Ints, duration: Ints, inputs: Ints, own: Ints, other: Ints, lag: Ints, take: Ints, give: Ints,
     order: Ints, limit: Ints, release: Ints, tolerance: int, window: int,

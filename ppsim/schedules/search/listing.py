@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from heapq import heappop, heappush
 from typing import Literal
 
-from ppsim._jit import jit
+from ppsim._jit import Loop
 from ppsim.schedules.search.instance import Instance, Ints, Sequence, column, rounded
 
 First = Literal["backward", "forward"]
@@ -45,10 +46,11 @@ def list_schedule(instance: Instance, policy: Policy) -> Sequence:
         for place, stage in enumerate(held):
             reserve[stage] = sum(take[later] for later in held[place + 1 :])
     credit = shared_credit(instance) if policy.shares else [UNLIMITED] * instance.stages
-    return _dispatch(
-        instance.ranks, instance.stages, instance.microbatches, column(instance.rank_of), column(instance.held_at),
-        column(instance.held), column(instance.duration), column(instance.hop), column(take),
-        column(instance.memory.keep), column(instance.memory.limit), column(credit), column(reserve),
+    flat = partial(column, compiled=instance.compiled)
+    return _dispatch.run(instance.compiled)(
+        instance.ranks, instance.stages, instance.microbatches, flat(instance.rank_of), flat(instance.held_at),
+        flat(instance.held), flat(instance.duration), flat(instance.hop), flat(take),
+        flat(instance.memory.keep), flat(instance.memory.limit), flat(credit), flat(reserve),
         policy.first == "forward", policy.hold, policy.patient,
     )  # fmt: skip
 
@@ -68,7 +70,7 @@ def shared_credit(instance: Instance) -> Ints:
     return credit
 
 
-@jit
+@Loop
 def _dispatch(
     ranks: int, stages: int, m: int, rank_of: Ints, held_at: Ints, held: Ints, duration: Ints, hop: Ints, take: Ints,
     keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool, patient: bool,

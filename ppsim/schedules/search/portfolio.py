@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from fractions import Fraction
 from functools import partial
-from importlib import import_module
-from importlib.util import find_spec
 from itertools import cycle
 from typing import Literal
 
@@ -49,15 +47,11 @@ TOLERANCES = (0, 4, 2, 1)
 """An op may be longer than the gap that it fills by this part of the longest forward; 0: not at all."""
 BUDGET = 8_000_000
 """Ops that a search plays before it starts from no further order, so that the largest take seconds."""
-LARGE = 2_500
-"""Ops from which loading Numba takes less time than it saves."""
 
 
 def search(problem: Problem, memory: Memory, objective: Objective = "makespan") -> Orders:
     """The best order found; of equally good ones that with the smaller span (makespan), then the first."""
     instance = Instance.of(problem, memory)
-    if instance.ops >= LARGE and find_spec("numba"):
-        import_module("numba")
     found = _Search(instance, objective)
     for start in _starts(problem, instance):
         found.consider(start)
