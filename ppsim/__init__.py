@@ -69,18 +69,18 @@ def load_ipython_extension(shell: Any) -> None:
 
     def by(function: str) -> Any:
         def show(shown: Any) -> Any:
-            from ppsim.display import result as display
+            from ppsim.display import page
 
-            return getattr(display, function)(shown)
+            return getattr(page, function)(shown)
 
         return show
 
     # By name: neither the results nor the plots are imported before one is shown.
     formatters = shell.display_formatter.formatters
-    formatters["text/html"].for_type_by_name("ppsim.analysis.result", "Result", by("page"))
-    formatters["text/html"].for_type_by_name("ppsim.analysis.compare", "Comparison", by("comparison_page"))
-    formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", by("figure"))
-    formatters["image/png"].for_type_by_name("matplotlib.axes._axes", "Axes", by("figure"))
+    formatters["text/html"].for_type_by_name("ppsim.analysis.result", "Result", by("of_result"))
+    formatters["text/html"].for_type_by_name("ppsim.analysis.compare", "Comparison", by("of_comparison"))
+    formatters["image/png"].for_type_by_name("matplotlib.figure", "Figure", by("of_figure"))
+    formatters["image/png"].for_type_by_name("matplotlib.axes._axes", "Axes", by("of_figure"))
 
 
 if (_ipython := sys.modules.get("IPython")) is not None and (_shell := _ipython.get_ipython()) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import ppsim
-from ppsim.display.result import headline
+from ppsim.display.headline import headline
 from tests.simulated import ms
 
 CONFIGS = Path(__file__).parent.parent / "configs"

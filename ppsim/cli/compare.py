@@ -1,28 +1,20 @@
-"""The command line of reading results: ``ppsim compare | explain``."""
+"""``ppsim compare``: experiments, or schedules of one, side by side."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from ppsim.cli.files import written
+from ppsim.cli.options import Set
 
 if TYPE_CHECKING:
     from ppsim.analysis.result import Result
 
 NOT_COMPARED = {"file", "forward_only"}
 """What `--schedules all` leaves out: an order needs its file, and a stream of inference does other work."""
-
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of all. Repeatable."),
-]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.command()(compare)
-    app.command()(explain)
 
 
 def compare(
@@ -38,7 +30,8 @@ def compare(
 ) -> None:
     """Set experiments, or schedules of one experiment, side by side."""
     from ppsim.analysis.compare import compare as compared
-    from ppsim.display import result as display
+    from ppsim.display.comparison import comparison
+    from ppsim.display.console import console
 
     results, left_out = _results(configs, schedules, set_)
     found = compared(results)
@@ -47,16 +40,16 @@ def compare(
 
         typer.echo(text.dumps(found.rows, indent=2))
     else:
-        display.comparison(found, display.console(width=170))
+        comparison(found, console(width=170))
     for name, reason in left_out:
         typer.echo(f"left out: {name}: {reason}", err=True)
     if output is not None or parts is not None:
         from ppsim import plot
 
         if output is not None:
-            plot.save(plot.charts(found), output)
+            written(output, lambda path: plot.save(plot.charts(found), path))
         if parts is not None:
-            plot.save(plot.split(found), parts)
+            written(parts, lambda path: plot.save(plot.split(found), path))
 
 
 def _results(
@@ -90,30 +83,3 @@ def _results(
     if not results:
         raise ConfigError("--schedules: none of them runs with this config:\n" + "\n".join(r for _, r in left_out))
     return results, left_out
-
-
-def explain(
-    config: Annotated[Path, typer.Argument(help="An experiment: a YAML file.", show_default=False)],
-    op: Annotated[str | None, typer.Option(help="The op, as in 2B3.", show_default=False)] = None,
-    rank: Annotated[int | None, typer.Option(help="The rank.", show_default=False)] = None,
-    at: Annotated[str | None, typer.Option(help="An instant, as in 41ms.", show_default=False)] = None,
-    set_: Set = None,
-) -> None:
-    """Say why an op started when it did: its blocking input, the chain behind it, the slack of each link."""
-    from ppsim.analysis.explain import explain as chain_of
-    from ppsim.analysis.explain import find
-    from ppsim.analysis.simulate import simulate
-    from ppsim.config.load import load
-    from ppsim.display import result as display
-    from ppsim.errors import ConfigError
-    from ppsim.units import parse, to_ns
-
-    result = simulate(load(config, set_ or ()))
-    instant: Any = None
-    if at is not None:
-        try:
-            instant = to_ns(parse(at, "time"))
-        except ValueError as error:
-            raise ConfigError(f"--at: {error}") from None
-    row = find(result, rank, op, instant)
-    display.chain(result, row, chain_of(result, row), display.console())

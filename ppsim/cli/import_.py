@@ -15,11 +15,6 @@ importing = typer.Typer(
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands to the command line."""
-    app.add_typer(importing, name="import")
-
-
 @importing.callback()
 def _several() -> None:
     """Keep ``megatron`` a command of its own."""

@@ -1,13 +1,17 @@
-"""What ppsim knows by name: rows for ``ppsim list``."""
+"""What ppsim knows by name: ``ppsim list``."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ppsim import formats
+from ppsim.display.console import table_of
 from ppsim.hardware import catalog
 from ppsim.metrics import METRICS
 from ppsim.schedules import Schedule, known
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 COMMANDS: dict[formats.Does, str] = {"export": "export", "launch": "import", "trace": "fit"}
 """The command that takes a format."""
@@ -33,3 +37,15 @@ def _schedule(name: str, schedule: type[Schedule]) -> dict[str, Any]:
     settings = {key: field.default for key, field in schedule.model_fields.items() if key != "name"}
     summary = (schedule.__doc__ or "").strip().splitlines()[0]
     return {"schedule": name, "settings": ", ".join(settings), "what": summary}
+
+
+SOURCES_BESIDE = 110
+"""The narrowest console that shows a table's sources in a column."""
+
+
+def listing(rows: list[dict[str, str]], console: Console) -> None:
+    """Print a row of each thing that there is; where there is no room for sources beside the rest, they come below."""
+    below = bool(rows) and "source" in rows[0] and console.width < SOURCES_BESIDE
+    table_of([{key: cell for key, cell in row.items() if not (below and key == "source")} for row in rows], console)
+    for row in rows if below else ():
+        console.print(f"{next(iter(row.values()))}: {row['source']}", soft_wrap=True)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING
 
-from ppsim.display.result import stderr_console
+from ppsim.display.console import stderr_console
 from ppsim.engine.watch import Watch
 
 if TYPE_CHECKING:

@@ -50,7 +50,7 @@ class Spans:
             args += f',"wait_cause":"{waits.CAUSES[self.cause[row]]}"'
         if self.blocker[row] != NONE:
             args += f',"blocked_by":"{self.names[self.blocker[row]]}"'
-        return _span(name, self.sort[row], self.track[row], self.start[row], self.end[row], args)
+        return _span(name, f'"cat":"{self.sort[row]}",{self.track[row]}', (self.start[row], self.end[row]), args)
 
 
 class Ports:
@@ -86,7 +86,8 @@ class Ports:
         route, start = self.route[transfer], self.start[transfer]
         wait = _us(start - self.ready[transfer])
         args = f'"op":"{self.made[transfer]}",{self.about[route]},"wait_us":{wait}'
-        return _span(self.name[transfer], self.sort[transfer], self.track[route], start, self.left[transfer], args)
+        place = f'"cat":"{self.sort[transfer]}",{self.track[route]}'
+        return _span(self.name[transfer], place, (start, self.left[transfer]), args)
 
 
 class Ends:
@@ -136,6 +137,7 @@ def _us(ns: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-def _span(name: str, sort: str, track: str, start: int, end: int, args: str) -> str:
+def _span(name: str, place: str, time: tuple[int, int], args: str) -> str:
+    start, end = time
     times = f'"ts":{_us(start)},"dur":{_us(end - start)}'
-    return f'{{"ph":"X","name":"PP:{name}","cat":"{sort}",{track},{times},"args":{{{args}}}}}'
+    return f'{{"ph":"X","name":"PP:{name}",{place},{times},"args":{{{args}}}}}'

@@ -7,10 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ppsim.sweep.cases import Base
 from ppsim.sweep.crew import Crew
 from ppsim.sweep.db import Row, SweepFile
-from ppsim.sweep.pool import Pool
 from ppsim.sweep.work import Task
 
 Figures = dict[str, Any]
@@ -67,20 +65,18 @@ class Progress:
 
 def run(
     file: SweepFile,
-    base: Base,
-    pool: Pool,
+    crew: Crew,
     tasks: Sequence[Task],
     watch: Callable[[Progress], None],
     stop: Callable[[], bool],
 ) -> Progress:
     """Run the cases and write each one's row; where ``stop`` says so, only what was still running is lost."""
     progress = Progress(len(tasks))
-    crew = Crew(pool, base)
     taken = 0
 
     def source(most: int) -> list[Task]:
         nonlocal taken
-        fair = -(-(len(tasks) - taken) // (2 * pool.width))  # smaller batches towards the end: no worker idles
+        fair = -(-(len(tasks) - taken) // (2 * crew.pool.width))  # smaller batches towards the end: no worker idles
         batch = list(tasks[taken : taken + min(most, fair)])
         taken += len(batch)
         return batch

@@ -19,7 +19,6 @@ from ppsim.sweep.columns import Cell, Column, cells
 from ppsim.sweep.crew import Crew
 from ppsim.sweep.db import Row
 from ppsim.sweep.figures import work
-from ppsim.sweep.pool import Pool
 from ppsim.sweep.work import Task
 
 Figures = dict[str, Any]
@@ -103,9 +102,8 @@ def _unequal(works: dict[Fraction, Case]) -> str:
 
 
 def search(
-    base: Base,
+    crew: Crew,
     found: Space,
-    pool: Pool,
     top: int,
     watch: Callable[[Found], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
@@ -132,7 +130,7 @@ def search(
             _take(result, row, named[row.id], top)
         watch(result)
 
-    result.stopped = not Crew(pool, base).work(source, sink, stop)
+    result.stopped = not crew.work(source, sink, stop)
     return result
 
 

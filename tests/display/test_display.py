@@ -16,7 +16,9 @@ import pytest
 from rich.console import Console
 
 import ppsim
-from ppsim.display import result as display
+from ppsim.display.comparison import comparison
+from ppsim.display.page import of_comparison, of_result
+from ppsim.display.screen import screen
 from ppsim.ops import Orders
 from ppsim.schedules import Problem, Schedule
 from ppsim.schedules.gpipe import GPipe
@@ -40,7 +42,7 @@ def pictures(page: str) -> list[bytes]:
 
 def test_page_of_a_result() -> None:
     """p = 4, m = 8, F = 1, B = 2 ms: 3·8 + 3·3 = 33 ms, of which 9/33 idle; 4 ranks of 24 ms work."""
-    page = display.page(simulate("1f1b", 4, 8))
+    page = of_result(simulate("1f1b", 4, 8))
     assert "<td style='text-align:left'>33 ms</td>" in page
     assert "27.3 % of all device time is idle (closed form: 27.3 %)" in page
     assert page.count("<td style='text-align:left'>24 ms</td>") == 4
@@ -51,7 +53,7 @@ def test_page_of_a_result() -> None:
 def test_page_of_a_comparison() -> None:
     """One table with a row for each, and one picture of all."""
     found = ppsim.compare([simulate("gpipe", 4, 8), simulate("1f1b", 4, 8), simulate("zbv", 4, 8)])
-    page = display.comparison_page(found)
+    page = of_comparison(found)
     assert page.count("<table>") == 1
     assert page.count("<tr>") == 4
     for name in ("gpipe", "1f1b", "zbv"):
@@ -62,7 +64,7 @@ def test_page_of_a_comparison() -> None:
 def test_names_are_text_and_not_markup() -> None:
     experiment = simulate("gpipe", 2, 2).experiment
     result = ppsim.simulate(experiment, schedule=Named())
-    for page in (display.page(result), display.comparison_page(ppsim.compare([result]))):
+    for page in (of_result(result), of_comparison(ppsim.compare([result]))):
         assert HOSTILE not in page
         assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in page
 
@@ -91,12 +93,12 @@ def test_tables_fit_the_terminal_with_no_cell_cut(width: int) -> None:
     """Columns are left out or put below each other instead; '…' only ends a rank's list of more than four stages."""
     results = long_cells()
     for result in results:
-        lines = printed(width, lambda console, r=result: display.screen(r, console))  # type: ignore[misc]
+        lines = printed(width, lambda console, r=result: screen(r, console))  # type: ignore[misc]
         assert max(map(len, lines)) <= width
         heads = next(line for line in lines if line.startswith("rank"))
         assert "".join(lines).count("…") == (8 if result.summary["virtual_stages"] > 4 and "stages" in heads else 0)
         assert ("transfer" in "".join(lines)) == (width == 120)
-    lines = printed(width, lambda console: display.comparison(ppsim.compare(results), console))
+    lines = printed(width, lambda console: comparison(ppsim.compare(results), console))
     tables = [line for line in lines if line.startswith("schedule ")]
     assert max(map(len, tables)) <= width
     assert "…" not in "".join(lines)

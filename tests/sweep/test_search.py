@@ -15,6 +15,7 @@ from ppsim.config.load import load
 from ppsim.sweep.bound import port_bound, step_bound, too_large, work_bound
 from ppsim.sweep.cases import listing
 from ppsim.sweep.columns import parameters
+from ppsim.sweep.crew import Crew
 from ppsim.sweep.search import search, space
 from ppsim.sweep.work import run_batch
 from tests.simulated import between_nodes, experiment
@@ -170,7 +171,7 @@ def test_search_equals_simulating_everything(seed: int, tmp_path: Path) -> None:
     every = sorted(fitting, key=lambda row: (row.figures["step_time_s"], row.figures["peak_memory_bytes"], row.id))
 
     candidates = space(base, listing(base, sweep), columns)
-    found = search(base, candidates, Here(), top=5)
+    found = search(Crew(Here(), base), candidates, top=5)
     assert [case["id"] for case in found.best] == [row.id for row in every[:5]]
     assert candidates.legal == len(legal)
     print(f"seed {seed}: {found.simulated} of {len(legal)} cases simulated")

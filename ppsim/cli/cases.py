@@ -1,0 +1,98 @@
+"""The cases of a sweep, for the commands that go through them: listed, run by workers, interrupted."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ppsim.config.sweep import Sweep
+    from ppsim.errors import PpsimError
+    from ppsim.sweep.cases import Base, Case
+    from ppsim.sweep.folder import Shard
+    from ppsim.sweep.pool import Pool
+
+
+INTERRUPTED = 130
+
+
+def base_of(config: Path, settings: list[str] | None) -> tuple[Base, Sweep, str]:
+    """What a config's cases start from, what varies, and its name."""
+    from ppsim.config import yamlfile
+    from ppsim.config.load import load
+    from ppsim.errors import ConfigError
+    from ppsim.sweep.cases import Base
+
+    experiment = load(config, settings or ())
+    document = yamlfile.read(config)
+    if settings:
+        document = yamlfile.override(document, settings)
+    if experiment.sweep is None:
+        raise ConfigError(
+            f"{document.label}: no sweep: in it; write what varies, as in\n"
+            "sweep:\n  grid: {pipeline.ranks: [2, 4, 8], pipeline.microbatches: [8, 16]}"
+        )
+    return Base.of(document, config), experiment.sweep, experiment.name
+
+
+def listed(base: Base, varied: Sweep, part: Shard | None) -> Iterator[Case]:
+    """The sweep's cases, or a shard's share of them, with a spinner."""
+    from ppsim.display.sweep import spinner
+    from ppsim.sweep.cases import listing
+
+    with spinner("listing the cases") as show:
+        for count, case in enumerate(listing(base, varied, None if part is None else part.holds), start=1):
+            if count % 100 == 0:
+                show(f"{count:,}")
+            yield case
+
+
+def nothing(base: Base, skipped: bool) -> PpsimError:
+    """The error for a sweep without a case."""
+    from ppsim.errors import ConfigError, printable
+
+    why = "no case is legal" if skipped else "where: leaves no case"
+    return ConfigError(f"{printable(str(base.path))}: sweep: {why}")
+
+
+def reasons(status: str, given: Sequence[tuple[str, str]]) -> None:
+    """Say on stderr why cases were skipped or failed."""
+    from ppsim.display import sweep as display
+
+    for line in display.reasons(status, given):
+        typer.echo(line, err=True)
+
+
+@contextmanager
+def pool(jobs: int | None, cluster: str | None, tasks: int) -> Iterator[Pool]:
+    """Workers of this machine, or of a cluster."""
+    from ppsim.sweep.pool import ClusterPool, LocalPool
+
+    workers: Pool = LocalPool(jobs, tasks) if cluster is None else ClusterPool(cluster)
+    try:
+        yield workers
+    finally:
+        workers.close()
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C asks the sweep to stop after what is being written; a second one stops at once."""
+    asked: list[int] = []
+
+    def ask(number: int, _: Any) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            raise SystemExit(INTERRUPTED)
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,85 @@
+"""``ppsim search``: the best of a sweep, with most cases never simulated."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ppsim.cli import cases
+from ppsim.cli.options import Cluster, Config, Jobs, Set
+
+if TYPE_CHECKING:
+    from ppsim.sweep.cases import Base
+    from ppsim.sweep.search import Found, Space
+
+
+def search(
+    config: Config,
+    set_: Set = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="Only cases with ranks · data_parallel = GPUS.", show_default=False)
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="How many of the best to find.")] = 10,
+    jobs: Jobs = None,
+    cluster: Cluster = None,
+    json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Find the fastest cases of a sweep that fit into memory, without simulating those that can't be among them."""
+    from ppsim.display import sweep as display_sweep
+    from ppsim.sweep import search as searching
+    from ppsim.sweep.columns import parameters
+    from ppsim.sweep.crew import Crew
+
+    base, varied, _ = cases.base_of(config, set_)
+    if gpus is not None:
+        own = [varied.where] if isinstance(varied.where, str) else varied.where
+        varied = varied.model_copy(update={"where": [*own, f"gpus == {gpus}"]})
+    columns = parameters(varied)
+    space = searching.space(base, cases.listed(base, varied, None), columns)
+    cases.reasons("skipped", space.skipped)
+    if not space.legal:
+        raise cases.nothing(base, bool(space.skipped))
+    found = searching.Found()
+    if space.candidates:
+        with (
+            cases.pool(jobs, cluster, len(space.candidates)) as pool,
+            cases.interrupts() as stop,
+            display_sweep.spinner(f"searching {space.legal:,} cases") as show,
+        ):
+            crew = Crew(pool, base)
+            found = searching.search(crew, space, top, lambda so_far: show(display_sweep.sought(so_far)), stop)
+    cases.reasons("failed", found.failed)
+    if found.stopped:
+        typer.echo(f"interrupted after {found.simulated:,} of {space.legal:,} cases; nothing is kept", err=True)
+        raise SystemExit(cases.INTERRUPTED)
+    limits = [_limit(base, case["changes"]) for case in found.best]
+    if json_:
+        typer.echo(json.dumps(_search_json(space, found, limits), indent=2))
+    else:
+        display_sweep.search(space, found, limits, columns)
+
+
+def _limit(base: Base, changes: str) -> str:
+    """What limits a case's step."""
+    from ppsim.analysis.explain import limits
+    from ppsim.analysis.simulate import simulate
+    from ppsim.sweep.cases import Resolver
+
+    resolver = Resolver(base)
+    return limits(simulate(resolver.experiment(resolver.settings(json.loads(changes))), engine="auto"))
+
+
+def _search_json(space: Space, found: Found, limits: list[str]) -> dict[str, Any]:
+    return {
+        "cases": space.legal,
+        "simulated": found.simulated,
+        "simulated_share": found.simulated / space.legal,
+        "cut_by_bound": len(space.candidates) - found.simulated,
+        "cut_by_memory": space.too_large,
+        "best": [
+            {**case, "changes": json.loads(case["changes"]), "limit": limit}
+            for case, limit in zip(found.best, limits, strict=True)
+        ],
+    }

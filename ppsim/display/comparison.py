@@ -1,0 +1,50 @@
+"""Results side by side, as text: a row each, and what the columns mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ppsim.display.console import table_of
+from ppsim.display.words import percent, seconds, size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ppsim.analysis.compare import Comparison
+
+
+NOTES = (
+    "* on the Pareto front: nothing here is faster with no more memory",
+    "time = work + bubble + imbalance + recomp. + comm.; removed from the right, in this order (it matters)",
+)
+
+
+def comparison(found: Comparison, console: Console) -> None:
+    """Print results side by side: a row each, fastest first, the Pareto front of time and memory marked."""
+    order = sorted(range(len(found.rows)), key=lambda i: found.rows[i]["makespan_s"])
+    table_of([compared(found.rows[i]) for i in order], console, tight=True)
+    for i in order:
+        row = found.rows[i]
+        console.print(f"{row['schedule']}: {row['limit']}", soft_wrap=True)
+    for note in NOTES:
+        console.print(note)
+
+
+def compared(row: dict[str, Any]) -> dict[str, str]:
+    """A row as text, by what its columns are called."""
+    return {
+        "schedule": ("* " if row["pareto"] else "  ") + row["schedule"],
+        "time": seconds(row["makespan_s"]),
+        "ratio": percent(row["bubble_ratio"]),
+        "overhead": percent(row["bubble_overhead"]),
+        "span": seconds(row["max_span_s"]),
+        "work": seconds(row["work_s"]),
+        "bubble": seconds(row["ideal_bubble_s"]),
+        "imbalance": seconds(row["imbalance_s"]),
+        "recomp.": seconds(row["recomputation_s"]),
+        "comm.": seconds(row["communication_s"]),
+        "peak": size(row["peak_memory_bytes"]),
+        "least": size(row["least_memory_bytes"]),
+        "copies": f"{row['weight_copies']:g}",
+        "messages": f"{row['messages']:,}",
+    }

@@ -1,0 +1,129 @@
+"""A result in words: the figures that everybody asks for, a row per rank, what other sizes would give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from ppsim.display.words import percent, seconds, size
+from ppsim.schedules import theory
+
+if TYPE_CHECKING:
+    from ppsim.analysis.result import Result
+
+
+RANKS_SHOWN = 16
+
+
+COLUMNS = ("rank", "stages", "busy", "idle", "bubble", "mostly", "peak memory", "in flight")
+
+
+def headline(result: Result) -> list[tuple[str, str]]:
+    """The figures that everybody asks for, as (name, value)."""
+    s, form = result.summary, result.theory
+    rows = [("step time" if s["steps"] == 1 else f"{s['steps']} steps", seconds(s["makespan_s"]))]
+    if result.plan.asynchronous:
+        steady = f"{seconds(s['period_s'])} a minibatch, {percent(s['steady_bubble_ratio'])} idle"
+        rows = [
+            ("stream", f"{seconds(s['makespan_s'])} for {s['microbatches'] * s['steps']:,} minibatches"),
+            ("steady state", steady if s["period_s"] is not None else "too short to see one"),
+            ("versions", "of the weights: " + ", ".join(str(row["weight_versions"]) for row in s["per_rank"][:16])),
+        ]
+    elif s["steps"] > 1:
+        rows.append(("per step", f"{seconds(s['step_time_s'])}, steady {seconds(s['period_s'])}"))
+    by_theory = f" (closed form: {percent(form['bubble_ratio'])})" if form and s["steps"] == 1 else ""
+    if s["uncertainty"] is not None:
+        rows.append(("uncertain", _spread_line(s["uncertainty"])))
+    rows.append(("bubble_ratio", f"{percent(s['bubble_ratio'])} of all device time is idle{by_theory}"))
+    rows.append(("bubble_overhead", f"idle is {percent(s['bubble_overhead'])} of busy time"))
+    if s["samples_per_s"] is not None:
+        rows.append(("throughput", f"{s['samples_per_s']:.4g} samples/s"))
+    if s["mfu"] is not None:
+        rows.append(("mfu", percent(s["mfu"])))
+    rows.append(("peak memory", _memory_line(result)))
+    if s["max_speedup"] is not None:
+        rows.append(
+            (
+                "could win",
+                f"at most {s['max_speedup']:.3f}x in one step, "
+                f"{s['max_speedup_stream']:.3f}x over many without barrier",
+            )
+        )
+    return rows
+
+
+def _spread_line(spread: dict[str, Any]) -> str:
+    """How far the step time spreads over the repeats."""
+    time = spread["figures"]["step_time_s"]
+    low, high = time["ci95_low"], time["ci95_high"]
+    sure = f" (95 % confidence: {seconds(low)} to {seconds(high)})" if low is not None else ""
+    tail = ", ".join(f"{name} {seconds(time[name])}" for name in ("p50", "p95", "p99"))
+    return f"step time over {spread['repeat']:,} repeats: mean {seconds(time['mean'])}{sure}, {tail}"
+
+
+def _memory_line(result: Result) -> str:
+    s = result.summary
+    ranks = s["per_rank"]
+    worst = max(ranks, key=lambda row: row["peak_memory_bytes"])
+    text = f"{size(worst['peak_memory_bytes'])} on rank {worst['rank']}"
+    capacity = result.plan.capacity
+    if capacity is None:
+        return text
+    over = worst["peak_memory_bytes"] - capacity
+    if over <= 0:
+        return f"{text} of {size(capacity)}: fits"
+    return f"{text} of {size(capacity)}: does NOT fit, {size(over)} too much at {seconds(worst['peak_memory_at_s'])}"
+
+
+def rank_rows(result: Result, causes: int = 2) -> Iterator[list[str]]:
+    """The table per rank as text, its idle time by the largest ``causes``; of many ranks the first and last ones."""
+    rows = result.summary["per_rank"]
+    held = result.plan.placement.stages_of
+    for row in rows:
+        if len(rows) > RANKS_SHOWN and RANKS_SHOWN // 2 <= row["rank"] < len(rows) - RANKS_SHOWN // 2:
+            if row["rank"] == RANKS_SHOWN // 2:
+                yield ["…"] * 8
+            continue
+        idle = {cause: value for cause, value in (row["waits_s"] or {}).items() if value}
+        longest = sorted(idle.items(), key=lambda item: -item[1])[:causes]
+        stages = held[row["rank"]]
+        yield [
+            str(row["rank"]),
+            ",".join(map(str, stages[:4])) + ("…" if len(stages) > 4 else ""),
+            seconds(row["busy_s"]),
+            seconds(row["idle_s"]),
+            percent(row["bubble_ratio"]),
+            ", ".join(f"{cause} {seconds(value)}" for cause, value in longest) or "–",
+            size(row["peak_memory_bytes"]),
+            str(row["peak_in_flight"]),
+        ]
+
+
+def what_if(result: Result) -> str | None:
+    """What m doubled, v = 2 and p halved would give by the closed form, or None where there is none."""
+    form = result.schedule.theory()
+    sizes = replace(result.sizes(), latency=Fraction(0))
+    if form is None or form.bubble_ratio(sizes) is None:
+        return None
+    more = theory.INTERLEAVED
+    v = 2 * sizes.v
+    cases = [
+        (f"m = {2 * sizes.m}", form, replace(sizes, m=2 * sizes.m)),
+        (f"v = {v}", more, _stages(sizes, v=v)),
+    ]
+    if sizes.p % 2 == 0:
+        cases.append((f"p = {sizes.p // 2}", form, _stages(sizes, p=sizes.p // 2)))
+    told = [
+        f"{name}: {percent(float(ratio))}" for name, form_, s in cases if (ratio := form_.bubble_ratio(s)) is not None
+    ]
+    return "bubble_ratio by closed form with " + ", ".join(told)
+
+
+def _stages(sizes: theory.Sizes, p: int | None = None, v: int | None = None) -> theory.Sizes:
+    """The same model cut into other stages."""
+    p, v = p or sizes.p, v or sizes.v
+    share = Fraction(sizes.p * sizes.v, p * v)
+    times = {k: getattr(sizes, k) * share for k in ("forward", "backward", "input_grad", "weight_grad")}
+    return replace(sizes, p=p, v=v, **times)
