@@ -151,20 +151,19 @@ def test_a_script_through_the_command_line(tmp_path: Path) -> None:
     assert "$(hostname) (line 7, a command, which isn't run)" in notes
     assert "$SLURM_PROCID (line 8, not assigned in this file)" in notes
     assert "$1 (line 10, an argument of the script)" in notes
-    assert "left out, because it stands under a condition: --wandb-project (line 30)" in notes
-    assert (
-        "no meaning for a pipeline's schedule: --master_addr, --node_rank, --num-attention-heads, --lr, --save" in notes
-    )
+    assert 'not decided, and not needed: `if [ -n "$WANDB" ]` (line 29)' in notes
+    assert "no meaning for a pipeline's schedule: --master-addr, --node-rank, --wandb-project, --lr, --save" in notes
     assert "relative" not in notes
 
 
 def test_a_script_that_builds_its_command_as_text(tmp_path: Path) -> None:
-    """What is assigned under a condition has to be told; 32 layers on 4 ranks are 8 each."""
+    """A condition that decides the layers has to be decided; 32 layers on 4 ranks are 8 each."""
     (tmp_path / "run.sh").write_text(EVALUATED, encoding="utf-8")
     done = command("import", "megatron", "run.sh", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines() == [
-        "run.sh:22: --num-layers depends on ${NUM_LAYERS}, assigned under a condition (line 5); give --set NUM_LAYERS=…",
+        "run.sh:4: `if [ $MODEL_SIZE = 7B ]` isn't decided ($1 is an argument of the script), and it changes --num-layers; "
+        "give --set 1=7B|13B",
         "run.sh:26: --nproc-per-node depends on ${GPUS}, not assigned in this file; give --set GPUS=… or --world-size",
     ]
     done = command("import", "megatron", "run.sh", "--set", "NUM_LAYERS=32", "--world-size", "8", cwd=tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,13 +13,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ppsim.errors import FormatError
+from ppsim.formats.shell import script
 from ppsim.formats.shell.arithmetic import value_of
-from ppsim.formats.shell.script import Script, inner
+from ppsim.formats.shell.grammar import Source
+from ppsim.formats.shell.script import Script
+
+
+def followed(text: str, launches: Callable[[Sequence[str]], bool] = lambda _: True, **fixed: str) -> Script:
+    return script.followed(Source(text, "x.sh"), fixed, launches)
 
 
 def words(text: str, **fixed: str) -> list[str]:
     """The words of the last command."""
-    return [word.text for word in Script(text, fixed).commands[-1].words]
+    return [word.text for word in followed(text, **fixed).state.commands[-1].words]
 
 
 KNOWN = [
@@ -46,6 +53,26 @@ KNOWN = [
     ("redirections", "run a > log 2>&1 b < in", ["run", "a", "b"]),
     ("a dollar alone", 'run $ "a$"', ["run", "$", "a$"]),
     ("same assignment under a condition", "A=1\nif x; then A=1; fi\nrun $A", ["run", "1"]),
+    ("${A%x}", "A=a.b.c\nrun ${A%.*} ${A%%.*} ${A#*.} ${A##*.} ${A/./-} ${A//./-} ${A:2:3} ${#A} ${A^^}", ["run", "a.b", "a", "b.c", "c", "a-b.c", "a-b-c", "b.c", "5", "A.B.C"]),
+    ("elements", 'L=(a b)\nrun ${L[1]} ${#L[@]} "${L[-1]}"', ["run", "b", "2", "b"]),
+    ("a map", 'declare -A M=([x]=1 [y]=2)\nK=y\nM[z]=3\nrun ${M[x]} ${M[$K]} ${M[z]}', ["run", "1", "2", "3"]),
+    ("indirection", "A=B\nB=1\nrun ${!A}", ["run", "1"]),
+    ("more arithmetic", "A=7\nrun $((2 ** 3)) $((A > 3 && A <= 7)) $((A == 7 ? 1 : 2)) $((1 << 4 | 1)) $(expr $A \\* 2)", ["run", "8", "1", "1", "17", "14"]),
+    ("decided if", "A=1\nif [ $A = 1 ] && [[ $A != 2* ]]; then B=x; elif y; then B=z; else B=w; fi\nrun $B", ["run", "x"]),
+    ("decided case", 'A=ab\ncase "$A" in a) B=1;; b|a?) B=2;; *) B=3;; esac\nrun $B', ["run", "2"]),
+    ("numbers", "A=3\nif [ $A -ge 3 -a $A -lt 4 ] && (( A % 2 == 1 )); then B=1; fi\nrun $B", ["run", "1"]),
+    ("or", "A=\n[ -n \"$A\" ] || A=2\nrun $A", ["run", "2"]),
+    ("loop", "A=\nfor i in 1 2 3; do A=$A$i; done\nfor ((i=0; i<2; i++)); do A=${A}x; done\nrun $A", ["run", "123xx"]),
+    ("function", "f() { local x=$1; A=$x$2; }\nx=0\nf 1 2\nrun $A $x", ["run", "12", "0"]),
+    ("set", "set -- a 'b c'\nshift\nrun \"$@\" $#", ["run", "b c", "1"]),
+    ("a default as a condition", 'if [ -z "$A" ]; then A=4; fi\n[ -z "${B}" ] && B=5\nrun $A $B', ["run", "4", "5"]),
+    ("an argument's default", 'if [ -n "$1" ]; then A=$1; else A=4; fi\nB=$2\nrun $A ${B:-6}', ["run", "4", "6"]),
+    ("assigned by an expansion", ': ${A:=4}\nrun $A', ["run", "4"]),
+    ("document as a value", "read -r -d '' A <<E\nx y\nE\nB=$(cat <<E\n$A\nE\n)\nrun $A \"$B\"", ["run", "x", "y", "x y"]),
+    ("subshell", "A=1\n(A=2; cd x)\necho y | A=3\nrun $A", ["run", "1"]),
+    ("eval", 'A=B\neval "$A=5"\nrun $B', ["run", "5"]),
+    ("a comment inside a list", "L=(a # it's $( b\n b)\nrun ${L[@]}", ["run", "a", "b"]),
+    ("what prints plainly", 'A=/x/y.sh\nrun $(basename $A .sh) $(dirname $A) $(echo "2*3" | bc)', ["run", "y", "/x", "6"]),
     ("a later assignment settles it", "if x; then A=1; fi\nA=2\nrun $A", ["run", "2"]),
 ]  # fmt: skip
 
@@ -69,22 +96,26 @@ UNKNOWN = [
     ("run $HOME/x", "$HOME", "not assigned in this file"),
     ("run $(date)", "$(date)", "a command, which isn't run"),
     ("run `date`", "`date`", "a command, which isn't run"),
-    ("run ${A%.sh}", "${A%.sh}", "an expansion that isn't read"),
-    ("run $((2 ** 3))", "$((2 ** 3))", "arithmetic that isn't read"),
+    ("A=x\nrun ${A@Q}", "${A@Q}", "an expansion that isn't read"),
+    ("run $((16#ff))", "$((16#ff))", "arithmetic that isn't read"),
+    ("run {a,b}", "{a,b}", "braces that make several words, which isn't read"),
     ("run $((1 / 0))", "$((1 / 0))", "arithmetic that isn't read"),
     ("run $((N * 2))", "$N", "not assigned in this file"),
     ("A=$1\nB=$A\nrun $B", "$1", "an argument of the script"),
-    ("if x; then A=1; else A=2; fi\nrun $A", "$A", "assigned under a condition (line 1)"),
-    ("A=1\nx && A=2\nrun ${A:-3}", "${A:-3}", "assigned under a condition (line 2)"),
-    ("f() {\nA=1\n}\nrun $A", "$A", "assigned under a condition (line 2)"),
-    ("for A in 1 2; do x; done\nrun $A", "$A", "assigned under a condition (line 1)"),
-    ("case $1 in\na) A=1;;\nesac\nrun $A", "$A", "assigned under a condition (line 2)"),
+    ("while read A; do B=$A; done < x\nrun $B", "${B}", "assigned in a loop (line 1)"),
+    ("for A in *.txt; do x; done\nrun $A", "${A}", "takes values (line 1) that aren't known"),
+    (
+        "while [ $# -gt 0 ]; do case $1 in -a) A=$2;; esac; shift; done\nrun $A",
+        "${A}",
+        "assigned by the script's options (line 1)",
+    ),
+    ("read A\nrun $A", "${A}", "read from the input (line 1)"),
 ]
 
 
 @pytest.mark.parametrize(("text", "named", "why"), UNKNOWN, ids=[row[0][:30] for row in UNKNOWN])
 def test_what_the_text_does_not_tell(text: str, named: str, why: str) -> None:
-    (missing,) = Script(text).commands[-1].words[-1].missing
+    (missing,) = followed(text).state.commands[-1].words[-1].missing
     assert (missing.text, missing.why) == (named, why)
 
 
@@ -92,22 +123,33 @@ def test_a_user_can_tell_it() -> None:
     assert words("if x; then A=1; fi\nrun $A ${2:-3}", **{"A": "5", "2": "6"}) == ["run", "5", "6"]
 
 
-def test_what_is_appended_under_a_condition_is_left_out_and_remembered() -> None:
-    script = Script('L=(a)\nS=b\nif x; then\nL+=(--c)\nS="$S --d"\nL=("${L[@]}" --e)\nfi\nrun ${L[@]} $S')
-    assert [word.text for word in script.commands[-1].words] == ["run", "a", "b"]
-    assert [(word.text, word.line) for word in script.skipped] == [("--c", 4), ("--d", 5), ("--e", 6)]
-
-
 def test_words_know_their_line() -> None:
-    script = Script('A="x\ny"\nL=(\n p\n q\n)\nrun $A \\\n ${L[@]} z')
-    assert [(word.text, word.line) for word in script.commands[-1].words] == [
+    script = followed('A="x\ny"\nL=(\n p\n q\n)\nrun $A \\\n ${L[@]} z')
+    assert [(word.text, word.line) for word in script.state.commands[-1].words] == [
         ("run", 7), ("x", 1), ("y", 2), ("p", 4), ("q", 5), ("z", 8),
     ]  # fmt: skip
 
 
-def test_a_command_inside_a_command() -> None:
-    for text in ("srun bash -c 'run --a \"b c\"'", "C='run --a \"b c\"'\neval $C", "sbatch --wrap='run --a \"b c\"'"):
-        assert [word.text for word in inner(Script(text).commands[-1].words)][-2:] in (["--a", "b c"], ['"b', 'c"'])
+INSIDE = [
+    "srun bash -c 'run --a \"b c\"'",
+    "C='run --a \"b c\"'\neval $C",
+    "sbatch --wrap='run --a \"b c\"'",
+    'C=\'run --a "b c" 2>&1 | tee log\'\neval "$C"',
+    "f() { run --a \"$1\"; }\nf 'b c'",
+    "cat > x.sh <<'E'\nrun --a \"$1\"\nE\nbash x.sh 'b c'",
+    "echo 'run --a \"b c\"' > x.sh; sbatch x.sh",
+    "bash <<E\nrun --a 'b c'\nE",
+    'C=\'run --a "b c"\'\nbash -lc "$C"',
+    "C=(run --a 'b c')\nnohup \"${C[@]}\" > log 2>&1 &",
+    "cd $(dirname $0) && exec run --a 'b c'",
+    "while true; do run --a 'b c' && break; done",
+]
+
+
+@pytest.mark.parametrize("text", INSIDE)
+def test_a_command_inside_another(text: str) -> None:
+    (command,) = followed(text, lambda texts: texts[0] == "run").state.commands
+    assert [word.text for word in command.words] == ["run", "--a", "b c"]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +170,7 @@ def test_a_command_inside_a_command() -> None:
 )
 def test_no_shell_text(text: str, message: str) -> None:
     with pytest.raises(FormatError) as error:
-        Script(text)
+        followed(text)
     assert message in str(error.value)
 
 

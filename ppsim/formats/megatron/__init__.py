@@ -19,23 +19,27 @@ from ppsim.errors import ConfigError, FormatError, printable
 from ppsim.formats.base import file_format
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.effects import old_spellings, without_effect
+from ppsim.formats.megatron.launches import Load, read
 from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
-from ppsim.formats.megatron.settings import (
+from ppsim.formats.megatron.options import (
     CHUNKS,
     COMBINED,
     CONTEXT,
     EMBEDDING,
     GRANULARITY,
     GROUP,
+    LAUNCHER,
     LOSS,
     METHOD,
+    MODEL,
+    NOT_MODELLED,
     PER_CHUNK,
     PIPELINE,
     RECOMPUTED_LAYERS,
     TENSOR,
-    Reader,
-    Sizes,
-)
+)  # fmt: skip
+from ppsim.formats.megatron.settings import Reader, Sizes
+from ppsim.formats.shell.lines import Line
 from ppsim.units import show
 
 FORWARD = Fraction(1, 1000)
@@ -58,13 +62,16 @@ def convert(
     world_size: int | None = None,
     forward: Fraction | None = None,
     backward: Fraction | None = None,
+    load: Load | None = None,
 ) -> Imported:
     """The experiment that a launch script's arguments describe.
 
     ``fixed`` gives values of the script's variables, ``forward`` and ``backward`` are a layer's seconds.
     Raises FormatError, a line for each mistake as ``label:line: what``.
     """
-    label, arguments = printable(label), Arguments(text, fixed or {})
+    idle = frozenset((*MODEL, *(LAUNCHER if world_size is not None else ())))
+    arguments = read(text, label, fixed or {}, load, idle)
+    label = printable(label)
     reader = Reader(arguments, world_size)
     measured = forward is not None or backward is not None
     if forward is None:
@@ -74,7 +81,7 @@ def convert(
     sizes, split = reader.sizes, reader.split
     if settings is None or sizes is None or split is None:
         mistakes = sorted(dict.fromkeys(arguments.mistakes))
-        raise FormatError("\n".join(f"{label}{f':{m.line}' if m.line else ''}: {m.text}" for m in mistakes))
+        raise FormatError("\n".join(f"{_place(label, m.line)}: {m.text}" for m in mistakes))
     try:
         Experiment(**settings)
     except ConfigError as error:
@@ -93,6 +100,13 @@ def convert(
             "measured ones by --layer-forward and --layer-backward"
         )
     return Imported(f"{_head(label, arguments, split)}{body}{hint}", notes)
+
+
+def _place(label: str, line: int) -> str:
+    """As in 'gpt.sh:12'."""
+    if isinstance(line, Line):
+        return f"{printable(line.label)}:{int(line)}"
+    return f"{label}:{line}" if line else label
 
 
 def _head(label: str, arguments: Arguments, split: Split) -> str:
@@ -193,13 +207,8 @@ def _notes(arguments: Arguments, sizes: Sizes, split: Split) -> Iterator[str]:
             yield f"{name}: {what}"
     if others := [name for name in arguments.others if name not in NOT_MODELLED]:
         yield f"no meaning for a pipeline's schedule: {_listed(others)}"
-
-
-NOT_MODELLED = {
-    "--rampup-batch-size": "the steps after the ramp are simulated, with the whole global batch",
-    "--overlap-p2p-communication-warmup-flush": "messages overlap in the warm-up and at the end with or without it",
-    "--delay-wgrad-compute": "a fused pair is one op; where in it the weight gradients stand isn't modelled",
-}
+    for name, line in arguments.strange.items():
+        yield f"warning: {name} (line {line}) isn't known; if it changes the pipeline, the experiment doesn't show it"
 
 
 def _listed(names: Iterable[str]) -> str:

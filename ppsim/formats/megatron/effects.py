@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ppsim.costs.partition.layout import Split
-from ppsim.formats.megatron.arguments import OLD, Arguments
+from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.layers import FIRST, LAST
-from ppsim.formats.megatron.settings import (
+from ppsim.formats.megatron.options import (
     CHUNKS,
     EMBEDDING,
     GRANULARITY,
     GROUP,
     LOSS,
     METHOD,
+    OLD,
     PER_CHUNK,
     RECOMPUTED_LAYERS,
-    Sizes,
-)
+)  # fmt: skip
+from ppsim.formats.megatron.settings import Sizes
 
 P2P = ("--overlap-p2p-communication", "--no-overlap-p2p-communication", "--overlap-p2p-communication-warmup-flush")
 

@@ -14,17 +14,25 @@ from typing import Any, NamedTuple
 
 from ppsim.costs.partition.layout import MAX_STAGES, Split, SplitError, from_layout, multiples
 from ppsim.formats.megatron import layers as sharing
-from ppsim.formats.megatron.arguments import LAUNCHER, Arguments, Mistake
+from ppsim.formats.megatron.arguments import Arguments, Mistake
 from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
+from ppsim.formats.megatron.options import (
+    CHUNKS,
+    COMBINED,
+    CONTEXT,
+    EMBEDDING,
+    GRANULARITY,
+    GROUP,
+    LAUNCHER,
+    LOSS,
+    METHOD,
+    PER_CHUNK,
+    PIPELINE,
+    RECOMPUTED_LAYERS,
+    TENSOR,
+)  # fmt: skip
 from ppsim.schedules.interleaved_1f1b import default_group
 from ppsim.units import show
-
-PIPELINE, TENSOR, CONTEXT = (f"--{kind}-parallel-size" for kind in ("pipeline-model", "tensor-model", "context"))
-PER_CHUNK, CHUNKS = "--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank"
-GROUP = "--microbatch-group-size-per-virtual-pipeline-stage"
-EMBEDDING, LOSS = "--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"
-COMBINED, GRANULARITY = "--overlap-moe-expert-parallel-comm", "--recompute-granularity"
-METHOD, RECOMPUTED_LAYERS = "--recompute-method", "--recompute-num-layers"
 
 
 class Sizes(NamedTuple):

@@ -1,279 +1,228 @@
-"""A shell script's assignments and commands, read from the top and never run.
+"""A shell script followed from the top and never run: which commands it would give to the machine, with which words.
 
-What stands under a condition (``if``, ``case``, a loop, a function, after ``&&``) may or may not happen: a variable
-that is assigned there is not known afterwards, and words that are appended there are left out and remembered.
+Conditions that the text, or what a user tells, decides are decided. Of one that isn't the ways are followed apart:
+where they end alike, or all but one end the script, nothing hangs on it; else one way is taken, and it is remembered as
+a ``Fork`` (``outcomes`` follows the other ways, too).
 """
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from ppsim.errors import FormatError
-from ppsim.formats.shell.words import Missing, Piece, Scanner, Word, fields, joined
+from ppsim.formats.shell.commands import Flow
+from ppsim.formats.shell.conditions import Truth, Undecided, evaluate, negated, tokens
+from ppsim.formats.shell.grammar import Source
+from ppsim.formats.shell.loops import Loops
+from ppsim.formats.shell.patterns import as_regex, is_plain
+from ppsim.formats.shell.pieces import lost, missing_in, text_of
+from ppsim.formats.shell.state import Fork, State
+from ppsim.formats.shell.words import Scanner
 
-BUDGET = 1_000_000
-"""Characters that all expansions of a file may add up to."""
-_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]\n]*\])?(\+?)=")
-_OPERATOR = re.compile(r"<<<|<<-|<<|<>|<&|<\(|&>>|&>|&&|&|>>|>&|>\||>\(|\|\||\|&|;;&|;;|;&|[;|()<>\n]")
-_OPENS = {"if", "while", "until", "for", "select", "case", "{"}
-_CLOSES = {"fi", "done", "esac", "}"}
-_BETWEEN = {"then", "else", "elif", "do", "!", "time"}
-_DECLARES = {"export", "declare", "local", "readonly", "typeset"}
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
-Elements = list[list[Piece]]
-
-
-class Command(NamedTuple):
-    """The words of a command, and whether it runs only under a condition."""
-
-    words: tuple[Word, ...]
-    conditional: bool
+MAX_STEPS = 20_000
+Way = Callable[[], Flow]
 
 
-class Script:
-    """What a script's text says: ``commands``, ``variables``, and ``skipped``, words appended under a condition.
+class Script(Loops):
+    """What a script's text says, followed one way: ``state`` at its end, and ``forks`` on the way.
 
-    ``fixed`` are values that a user gives in place of what the script assigns. Raises FormatError, 'line: what'.
+    ``decisions`` say which way to go at forks. Raises FormatError, 'line: what'.
     """
 
-    def __init__(self, text: str, fixed: Mapping[str, str] | None = None) -> None:
-        self.commands: list[Command] = []
-        self.skipped: list[Word] = []
-        self.variables: dict[str, Elements] = {}
-        self.fixed = {name: [[Piece(value, 0)]] for name, value in (fixed or {}).items()}
-        self.asked: set[str] = set()
-        self._uncertain: dict[str, int] = {}
-        self._budget = BUDGET
-        self._depth = 0
-        self._after = ""
-        self._scanner = Scanner(text.replace("\r\n", "\n"), self)
-        self._documents: list[tuple[str, bool]] = []
-        self._read()
+    def _on_command(self, node: Node) -> Flow:
+        return self.simple(node.start_byte)
 
-    def value(self, name: str, text: str, line: int) -> Sequence[Sequence[Piece]] | Missing:
-        """The elements of a variable, or why they aren't known."""
-        if name in self.fixed:
-            self.asked.add(name)
-            return self.fixed[name]
-        if name in self._uncertain:
-            why = f"assigned under a condition (line {self._uncertain[name]})"
-            return Missing(text, line, why, name)
-        if name in self.variables:
-            return self.variables[name]
-        if name.isdigit() and name != "0":
-            return Missing(text, line, "an argument of the script", name, unset=True)
-        if name in ("@", "*"):
-            return Missing(text, line, "the arguments of the script", unset=True)
-        if not re.match(r"[A-Za-z_]", name):
-            return Missing(text, line, "known only when the script runs")
-        return Missing(text, line, "not assigned in this file", name, unset=True)
+    _on_variable_assignment = _on_variable_assignments = _on_declaration_command = _on_unset_command = _on_command
 
-    def spend(self, characters: int, line: int) -> None:
-        """Raise FormatError where expansions have added up to more than any launch script needs."""
-        self._budget -= characters
-        if self._budget < 0:
-            raise FormatError(f"{line}: the variables grow to more than {BUDGET:,} characters")
+    def _on_redirected_statement(self, node: Node) -> Flow:
+        body = node.child_by_field_name("body")
+        if body is None or body.type == "command":
+            return self.simple(node.start_byte)
+        return self.statement(body)
 
-    def words_of_variables(self) -> Iterator[Word]:
-        """What all variables would be without quotes, word by word, in the order of their assignment."""
-        return (word for value in self.variables.values() for element in value for word in _loose(element))
+    def _on_test_command(self, node: Node) -> Flow:
+        self.status = self._tested(node)
+        return None
 
-    @property
-    def _conditional(self) -> bool:
-        return self._depth > 0 or self._after in ("&&", "||")
+    def _on_negated_command(self, node: Node) -> Flow:
+        flow = self.follow(node)
+        self.status = negated(self.status)
+        return flow
 
-    def _read(self) -> None:
-        scanner = self._scanner
-        words: list[Word] = []
-        assigning, declaring = True, False
-        while True:
-            scanner.blanks()
-            operator = _OPERATOR.match(scanner.text, scanner.at)
-            if not scanner.ahead or operator:
-                text = operator[0] if operator else ""
-                if text and text[0] in "<>&" and text not in ("&", "&&"):
-                    self._redirection(text)
-                    continue
-                opens = text == "(" and assigning and not words
-                self._end(words, text)
-                words, assigning, declaring = [], True, False
-                if not text:
-                    return
-                if opens and scanner.ahead == "(":
-                    scanner.at += 1
-                    scanner.pass_over("(", ")")
-                    scanner.pass_over("(", ")")
-                continue
-            assignment = _ASSIGNMENT.match(scanner.text, scanner.at) if assigning or declaring else None
-            if assignment:
-                scanner.at = assignment.end()
-                self._assign(assignment[1], assignment[2] is not None, assignment[3] == "+")
-                continue
-            pieces = scanner.word()
-            text = "".join(piece.text for piece in pieces)
-            if text.isdigit() and scanner.ahead and scanner.ahead in "<>":
-                continue
-            if assigning and not words and self._reserved(text):
-                continue
-            cut = bool(scanner.ahead) and scanner.ahead in "|("
-            found = [joined(word) for word in fields(pieces)]
-            if found and cut:
-                found[-1] = found[-1]._replace(cut=True)
-            declaring = declaring or (assigning and text in _DECLARES)
-            assigning = False
-            words.extend(found)
+    def _on_compound_statement(self, node: Node) -> Flow:
+        if self.source.of(node).startswith("(("):
+            self.status = self.calculated(self.source.of(node)[2:-2], self.source.line(node))
+            return None
+        return self.follow(node)
 
-    def _reserved(self, text: str) -> bool:
-        """Whether it is a word that opens, parts or closes a compound command; what it does is done."""
-        scanner = self._scanner
-        if text in _OPENS:
-            self._depth += 1
-            if text in ("for", "select"):
-                scanner.blanks()
-                line, name = scanner.line, joined(scanner.word() or [Piece("", scanner.line)]).text
-                self._forget(name, line)
-        elif text in _CLOSES:
-            self._depth = max(0, self._depth - 1)
-            self._after = ""
-        elif text == "[[":
-            end = re.compile(r"[^\n]*?(?<=[ \t])\]\](?=[\s;&|)]|$)").match(scanner.text, scanner.at)
-            scanner.at = end.end() if end else scanner.at
-        elif text == "function":
-            scanner.blanks()
-            scanner.word()
-        else:
-            return text in _BETWEEN
-        return True
+    def _on_subshell(self, node: Node) -> Flow:
+        self.apart(lambda: self.follow(node))
+        return None
 
-    def _end(self, words: list[Word], operator: str) -> None:
-        """A command ends at an operator."""
-        if words:
-            self.commands.append(Command(tuple(words), self._conditional))
-        self._after = operator
-        self._scanner.skip(len(operator))
-        if operator == "\n":
-            for mark, tabs in self._documents:
-                self._pass_document(mark, tabs)
-            self._documents = []
+    def _on_pipeline(self, node: Node) -> Flow:
+        for child in node.named_children:
+            self.apart(lambda child=child: self.statement(child))  # type: ignore[misc]
+        return None
 
-    def _redirection(self, operator: str) -> None:
-        scanner = self._scanner
-        scanner.at += len(operator)
-        if operator[-1] == "(":
-            scanner.pass_over("(", ")")
-            return
-        scanner.blanks()
-        pieces = scanner.word()
-        if operator in ("<<", "<<-"):
-            self._documents.append(("".join(piece.text for piece in pieces), operator == "<<-"))
+    def _on_list(self, node: Node) -> Flow:
+        left, right = node.named_children[0], node.named_children[-1]
+        flow = self.statement(left)
+        if flow is not None or left == right:
+            return flow
+        goes_on = self.status if any(child.type == "&&" for child in node.children) else negated(self.status)
+        before = self.status
 
-    def _pass_document(self, mark: str, tabs: bool) -> None:
-        """Go past the lines of a here-document."""
-        scanner = self._scanner
-        while scanner.at < len(scanner.text):
-            end = scanner.text.find("\n", scanner.at)
-            end = len(scanner.text) if end < 0 else end
-            line = scanner.text[scanner.at : end]
-            scanner.skip(min(end + 1, len(scanner.text)) - scanner.at)
-            if (line.lstrip("\t") if tabs else line) == mark:
-                return
+        def rest() -> Flow:
+            return self.statement(right)
 
-    def _assign(self, name: str, indexed: bool, append: bool) -> None:
-        scanner = self._scanner
-        line = scanner.line
-        if scanner.ahead == "(" and not indexed:
-            scanner.at += 1
-            value, array = self._array(line), True
-        else:
-            value, array = [scanner.word()], False
-        before = self.variables.get(name, [])
-        if indexed:
-            self._forget(name, line)
-        elif not self._conditional:
-            if append and name in self._uncertain:
-                return
-            self._uncertain.pop(name, None)
-            self.variables[name] = _appended(before, value, array) if append else value
-        elif append:
-            self._skip(value)
-        elif array and before and _texts(value[: len(before)]) == _texts(before):
-            self._skip(value[len(before) :])  # OPTIONS=("${OPTIONS[@]}" --more)
-        elif before and not array and _text(value[0]).startswith(start := _text(before[0])) and start:
-            self._skip([_after(value[0], len(start))])  # OPTIONS="$OPTIONS --more"
-        elif _texts(before) != _texts(value):
-            self._forget(name, line)
+        def none() -> Flow:
+            self.status = before
+            return None
 
-    def _array(self, line: int) -> Elements:
-        scanner = self._scanner
-        elements: Elements = []
-        while True:
-            scanner.blanks()
-            if not scanner.ahead:
-                raise FormatError(f"{line}: the list that '(' opens here is never closed")
-            if scanner.ahead == ")":
-                scanner.at += 1
-                return elements
-            if scanner.ahead in "\n;&|<>(":
-                if scanner.ahead != "\n":
-                    raise FormatError(
-                        f"{scanner.line}: '{scanner.ahead}' stands in a list without quotes, where the shell takes it "
-                        "for an operator; quote the word"
-                    )
-                scanner.skip(1)
-                continue
-            elements.extend(fields(scanner.word()))
+        return self._choose(node, goes_on, (rest, none))
 
-    def _forget(self, name: str, line: int) -> None:
-        self._uncertain.setdefault(name, line)
+    def _on_if_statement(self, node: Node) -> Flow:
+        return self._if(node, [child for child in node.children if child.type != "comment"])
 
-    def _skip(self, value: Elements) -> None:
-        self.skipped.extend(word for element in value for word in _loose(element))
+    def _if(self, node: Node, parts: list[Node]) -> Flow:
+        """``if`` or ``elif`` with what follows it: condition, ``then``, statements, and other clauses."""
+        at = next((i for i, part in enumerate(parts) if part.type == "then"), len(parts))
+        for part in parts[1:at]:
+            if part.is_named and (flow := self.statement(part)) is not None:
+                return flow
+        clauses = [part for part in parts if part.type in ("elif_clause", "else_clause")]
+        inside = [part for part in parts[at + 1 :] if part.is_named and part not in clauses]
+
+        def then() -> Flow:
+            return next((flow for part in inside if (flow := self.statement(part)) is not None), None)
+
+        def otherwise() -> Flow:
+            if not clauses:
+                return None
+            if clauses[0].type == "else_clause":
+                return self.follow(clauses[0])
+            return self._if(clauses[0], [*(c for c in clauses[0].children if c.type != "comment"), *clauses[1:]])
+
+        return self._choose(node, self.status, (then, otherwise))
+
+    def _on_case_statement(self, node: Node) -> Flow:
+        value = node.child_by_field_name("value")
+        items = [child for child in node.named_children if child.type == "case_item"]
+        line = self.source.line(node)
+        pieces = self.word_at(value.start_byte) if value is not None else []
+        patterns = [self._patterns(item) for item in items]
+        missing = missing_in(pieces)
+
+        def way(item: Node) -> Way:
+            bodies = [c for c in item.named_children if c not in item.children_by_field_name("value")]
+            return lambda: next((flow for part in bodies if (flow := self.statement(part)) is not None), None)
+
+        if missing is None:
+            for item, known in zip(items, patterns, strict=True):
+                if any(regex is None for regex, _ in known):
+                    missing = lost(self.source.of(item).split("\n")[0], line, "a pattern that isn't read")
+                    break
+                if any(re.fullmatch(regex or "", text_of(pieces), re.DOTALL) for regex, _ in known):
+                    return way(item)()
+            else:
+                return None
+        plain = [text for known in patterns for _, text in known if text is not None]
+        compared = tuple((missing.name, text) for text in plain) if missing.name else ()
+        ways = [way(item) for item in items]
+        if not any(regex == ".*" for known in patterns for regex, _ in known):
+            ways.append(lambda: None)
+        return self._fork(node, Undecided((missing,), compared), ways)
+
+    def _patterns(self, item: Node) -> list[tuple[str | None, str | None]]:
+        """Each pattern of a case as a regular expression, and as a text where it is plain."""
+        found: list[tuple[str | None, str | None]] = []
+        for value in item.children_by_field_name("value"):
+            pieces = self.word_at(value.start_byte)
+            known = missing_in(pieces) is None
+            plain = text_of(pieces) if known and is_plain(pieces) else None
+            found.append((as_regex(pieces) if known else None, plain))
+        return found
+
+    def _tested(self, node: Node) -> Truth:
+        text, line = self.source.of(node), self.source.line(node)
+        if text.startswith("(("):
+            return self.calculated(text[2:-2], line)
+        double = text.startswith("[[")
+        width = 2 if double else 1
+        scanner = Scanner(self.source.text, self, self.source.lines, at=node.start_byte + width)
+        return evaluate(tokens(scanner, node.end_byte - width, double), double, line)
+
+    def _on_function_definition(self, node: Node) -> Flow:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            self.state.functions[self.source.of(name)] = (self.source, body)
+        return None
+
+    def _choose(self, node: Node, truth: Truth, ways: Sequence[Way]) -> Flow:
+        """Go the first way where a condition holds, the second where not, one of them where that isn't decided."""
+        if not isinstance(truth, Undecided):
+            return ways[0 if truth else 1]()
+        line = self.source.line(node)
+        told = f"if:{int(line)}"
+        if told in self.fixed:
+            self.asked.add(told)
+            return ways[0 if text_of(self.fixed[told][0]) in ("yes", "true", "1") else 1]()
+        return self._fork(node, truth, ways)
+
+    def _fork(self, node: Node, why: Undecided, ways: Sequence[Way]) -> Flow:
+        """Follow all ways from here; go on with the one that is decided on, that launches, or that is first."""
+        before, forks, status = self.state, self.forks, self.status
+        ends: list[tuple[State, Flow, list[Fork], Truth]] = []
+        for way in ways:
+            self.state, self.forks, self.status = before.copy(), [], status
+            flow = way()
+            ends.append((self.state, flow, self.forks, self.status))
+        launched = [self.launches_in(end[0], len(before.commands)) for end in ends]
+        on = [i for i, end in enumerate(ends) if end[1] not in ("exit", "return") or launched[i]] or [0]
+        if any(launched):
+            on = [i for i in on if launched[i] or ends[i][1] is None]
+        key = (self.source.label, node.start_byte)
+        differ = any(ends[i][1] != ends[on[0]][1] or not ends[i][0].same_as(ends[on[0]][0]) for i in on[1:])
+        default = self._default(why, before, [end[0] for end in ends]) if differ else None
+        taken = self.decisions.get(key, next((i for i in on if launched[i]), on[0]) if default is None else default)
+        state, flow, inner, status = ends[taken]
+        self.state, self.forks = state, [*forks, *inner]
+        self.status = status if not differ else True
+        if differ and default is None:
+            text = self.source.of(node).split("\n")[0].partition(";")[0]
+            self.forks.append(Fork(key, self.source.line(node), text, why, tuple(on), taken))
+        return flow
+
+    def _default(self, why: Undecided, before: State, ends: list[State]) -> int | None:
+        """The way on which a variable gets its default, as in ``[ -z "$A" ] && A=1``: ``${A:-1}`` in other words."""
+        if all(missing.name == "#" for missing in why.missing) and why.if_empty is not None:
+            return 0 if why.if_empty else 1
+        name = why.missing[0].name
+        if why.if_empty is None or name is None or not why.missing[0].unset:
+            return None
+        empty, other = (0, 1) if why.if_empty else (1, 0)
+        if name in ends[empty].changed_since(before):
+            return empty
+        changed = ends[other].changed_since(before)
+        filled = [ends[other].variables[n] for n in changed if n in ends[other].variables]
+        own = all(len(v) == 1 and len(v[0]) == 1 and (m := v[0][0].missing) and m.name == name for v in filled)
+        return (
+            empty if filled and own and changed <= ends[empty].changed_since(before) | before.variables.keys() else None
+        )
 
 
-def _loose(pieces: Sequence[Piece]) -> Iterator[Word]:
-    """The words of pieces as if they weren't quoted."""
-    return (joined(word) for word in fields(piece._replace(splits=piece.missing is None) for piece in pieces))
-
-
-def _text(pieces: Sequence[Piece]) -> str:
-    return "".join(piece.text for piece in pieces)
-
-
-def _texts(elements: Elements) -> list[str]:
-    return [_text(element) for element in elements]
-
-
-def _after(pieces: Sequence[Piece], length: int) -> list[Piece]:
-    """The pieces without so many characters at their beginning."""
-    kept: list[Piece] = []
-    for piece in pieces:
-        if len(piece.text) > length:
-            kept.append(piece._replace(text=piece.text[length:]))
-        length = max(0, length - len(piece.text))
-    return kept
-
-
-def _appended(before: Elements, value: Elements, array: bool) -> Elements:
-    if array or not before:
-        return [*before, *value]
-    return [[*before[0], *value[0]], *before[1:]]
-
-
-def inner(words: Sequence[Word]) -> list[Word]:
-    """The words of a command in whose words another one is written: after ``-c`` or ``eval``, in ``--wrap=``."""
-    found: list[Word] = []
-    for index, word in enumerate(words):
-        text = word.text.removeprefix("--wrap=")
-        nested = words[0].text == "eval" or text != word.text or (index and words[index - 1].text in ("-c", "--wrap"))
-        found.extend(word._replace(text=part) for part in (_split(text) if nested else [word.text]))
-    return found
-
-
-def _split(text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        return text.split()
+def followed(
+    source: Source,
+    fixed: Mapping[str, str],
+    launches: Callable[[Sequence[str]], bool],
+    load: Callable[[str], str | None] | None = None,
+    decisions: Mapping[tuple[str, int], int] | None = None,
+) -> Script:
+    """A script followed one way; ``launches`` tells the commands that matter, ``load`` reads a file that it names."""
+    script = Script(source, fixed, launches, load, decisions or {})
+    script.run(source)
+    return script

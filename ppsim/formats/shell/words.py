@@ -1,116 +1,69 @@
 """Words of a shell script, as the shell would build them, without running anything.
 
-Quotes, continuations and comments are those of POSIX and bash; of expansions those that a text alone answers:
-``$NAME``, ``${NAME:-default}`` and its kin, ``${ARRAY[@]}``, ``$((arithmetic))`` of whole numbers. All else (``$1``,
-``$(date)``, a variable of the environment) stays in the word as it is written, and the word names it as missing.
-``shlex`` of the standard library can't do this: it forgets which part of a word was quoted, and how.
+Quotes, continuations and comments are those of POSIX and bash; of expansions those that a text alone answers (see
+``parameters`` and ``arithmetic``). All else (``$1``, ``$(date)``, a variable of the environment) stays in the word as
+it is written, and the word names it as missing.
 Source: POSIX.1-2017, Shell Command Language, sections 2.2 (quoting) and 2.6 (expansions).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
 
-from ppsim.errors import FormatError, printable
+from ppsim.errors import FormatError
 from ppsim.formats.shell.arithmetic import value_of
+from ppsim.formats.shell.lines import Lines
+from ppsim.formats.shell.pieces import Missing, Piece, Variables, hole, missing_in, text_of
 
 MAX_DEPTH = 40
 """How deep defaults may nest, as in ``${A:-${B:-1}}``."""
 WORD_END = " \t\r\n;&|<>()"
-_PLAIN = re.compile(r"""[^\\'"$`\s;&|<>()]+|[^\S \t\r\n]+""")
+_PLAIN = re.compile(r"""[^\\'"$`\s;&|<>(){]+|[^\S \t\r\n]+""")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9@*#?$!-]")
-_BRACED = re.compile(r"([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(\[[@*]\])?(?:(:?[-=?+])(.*))?", re.DOTALL)
-
-
-class Missing(NamedTuple):
-    """What the text doesn't tell: an expansion as written, where, and why; ``name`` where a value could be given."""
-
-    text: str
-    line: int
-    why: str
-    name: str | None = None
-    unset: bool = False
-    """Whether the name has no value at all, so that a default is taken."""
-
-
-class Piece(NamedTuple):
-    """A part of a word that comes from one line. Blanks of one that ``splits`` end the word."""
-
-    text: str
-    line: int
-    splits: bool = False
-    missing: Missing | None = None
-
-
-class Word(NamedTuple):
-    """A word, the line that it begins on, what in it is missing, and whether a ``|`` or ``(`` follows at once."""
-
-    text: str
-    line: int
-    missing: tuple[Missing, ...] = ()
-    cut: bool = False
-
-
-class Variables(Protocol):
-    """Where the values of names come from."""
-
-    def value(self, name: str, text: str, line: int) -> Sequence[Sequence[Piece]] | Missing:
-        """The elements of a variable (one, if it is no array), or why they aren't known."""
-
-    def spend(self, characters: int, line: int) -> None:
-        """Account for what an expansion adds, so that a few lines can't grow without bounds."""
-
-
-def fields(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    """The words that pieces make, once unquoted expansions are split at their blanks."""
-    word: list[Piece] | None = None
-    for piece in pieces:
-        if not piece.splits:
-            word = [] if word is None else word
-            word.append(piece)
-            continue
-        for index, run in enumerate(re.split(r"[ \t\n]+", piece.text)):
-            if index and word is not None:
-                yield word
-                word = None
-            if run:
-                word = [] if word is None else word
-                word.append(piece._replace(text=run, splits=False))
-    if word is not None:
-        yield word
-
-
-def joined(pieces: Sequence[Piece], cut: bool = False) -> Word:
-    """A word of pieces."""
-    missing = dict.fromkeys(piece.missing for piece in pieces if piece.missing is not None)
-    return Word("".join(piece.text for piece in pieces), pieces[0].line, tuple(missing), cut)
+_BRACES = re.compile(r"\{(?:[^\s{}'\"$`;&|<>()]*,[^\s{}'\"`;&|<>()]*|-?\d+\.\.-?\d+)\}")
+_ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"', "r": "\r"}
 
 
 class Scanner:
     """Reads words from a place in a text on. Raises FormatError, 'line: what', for a quote that never ends."""
 
-    def __init__(self, text: str, variables: Variables, line: int = 1, depth: int = 0) -> None:
-        self.text, self.variables, self.line, self.depth = text, variables, line, depth
-        self.at = 0
+    def __init__(self, text: str, variables: Variables, lines: Lines | int = 1, depth: int = 0, at: int = 0) -> None:
+        self.text, self.variables, self.depth, self.at = text, variables, depth, at
+        self._lines = lines if isinstance(lines, Lines) else None
+        self._line = lines if isinstance(lines, int) else 0
 
     @property
     def ahead(self) -> str:
         """The next character; empty at the end."""
         return self.text[self.at : self.at + 1]
 
-    def word(self) -> list[Piece]:
+    @property
+    def line(self) -> int:
+        """The line of the next character."""
+        return self._line if self._lines is None else self._lines.at(self.at)
+
+    def word(self, until: str = WORD_END) -> list[Piece]:
         """The pieces of the word that begins here."""
         out: list[Piece] = []
-        self._read(WORD_END, False, out)
+        self._read(until, False, out)
+        return out
+
+    def document(self) -> list[Piece]:
+        """The pieces of the whole text as that of a here-document, in which quotes mean nothing."""
+        return self.rest(quotes=False)
+
+    def rest(self, quotes: bool = True) -> list[Piece]:
+        """The pieces of the whole text as if it stood inside double quotes."""
+        out: list[Piece] = []
+        self._read("", True, out, quotes=quotes)
         return out
 
     def blanks(self) -> None:
         """Pass over blanks, continuations and a comment; at most up to the end of the line."""
         while self.at < len(self.text):
             if self.text.startswith("\\\n", self.at):
-                self.skip(2)
+                self.at += 2
             elif self.ahead in " \t\r":
                 self.at += 1
             elif self.ahead == "#":
@@ -125,13 +78,13 @@ class Scanner:
         while self.at < len(self.text):
             c = self.ahead
             if c == "\\":
-                self.skip(2)
+                self.at += 2
                 continue
             if c in "'\"" and not (quoted and c == "'"):
                 self._quote(c)
                 continue
             open_ += (c == opening) - (c == closing)
-            self.skip(1)
+            self.at += 1
             if not open_:
                 return self.text[start : self.at - 1]
         raise FormatError(f"{line}: '{opening}' opens here and is never closed")
@@ -141,45 +94,49 @@ class Scanner:
         line, start = self.line, self.at + 1
         self.at += 1
         while self.at < len(self.text) and self.ahead != mark:
-            self.skip(2 if self.ahead == "\\" and mark != "'" else 1)
+            self.at += 2 if self.ahead == "\\" and mark != "'" else 1
         if self.at >= len(self.text):
             raise FormatError(f"{line}: the quote {mark} that opens here never ends")
         self.at += 1
         return self.text[start : self.at - 1]
 
-    def skip(self, count: int) -> None:
-        """Go on by so many characters."""
-        self.line += self.text.count("\n", self.at, self.at + count)
-        self.at += count
-
-    def _read(self, until: str, quoted: bool, out: list[Piece]) -> None:
+    def _read(self, until: str, quoted: bool, out: list[Piece], quotes: bool = True) -> None:
         while self.at < len(self.text) and self.ahead not in until:
             c = self.ahead
             if c == "\\":
-                after = self.text[self.at + 1 : self.at + 2]
-                literal = after if not quoted or after in '$`"\\' else c + after
-                if after != "\n":
-                    out.append(Piece(literal, self.line))
-                self.skip(2)
+                self._escape(quoted, quotes, out)
             elif c == "'" and not quoted:
-                self._literal(self._quote(c), self.line, out)
-            elif c == '"':
+                self._literal(self._quote(c), out)
+            elif c == '"' and quotes:
                 self._double(out)
             elif c == "$":
                 self._expansion(quoted, out)
             elif c == "`":
                 line, text = self.line, self._quote(c)
-                out.append(_missing(f"`{text}`", line, "a command, which isn't run"))
+                self._output(text.replace("\\`", "`"), f"`{text}`", line, quoted, out)
+            elif c == "{" and not quoted and (found := _BRACES.match(self.text, self.at)):
+                out.append(hole(found[0], self.line, "braces that make several words, which isn't read"))
+                self.at = found.end()
             else:
                 run = _PLAIN.match(self.text, self.at)
                 text = run[0] if run else c
-                out.append(Piece(text, self.line))
-                self.skip(len(text))
+                out.append(Piece(text, self.line, quoted=quoted))
+                self.at += len(text)
 
-    def _literal(self, text: str, end_line: int, out: list[Piece]) -> None:
-        """Quoted text, a piece for each line, so that its words know theirs."""
-        first = end_line - text.count("\n")
-        out.extend(Piece(part, first + i) for i, part in enumerate(text.splitlines(keepends=True) or [""]))
+    def _escape(self, quoted: bool, quotes: bool, out: list[Piece]) -> None:
+        after = self.text[self.at + 1 : self.at + 2]
+        plain = not quoted or after in ('$`"\\' if quotes else "$`\\")
+        if after != "\n":
+            out.append(Piece(after if plain else f"\\{after}", self.line, quoted=True))
+        self.at += 2
+
+    def _literal(self, text: str, out: list[Piece]) -> None:
+        """Quoted text that has just been passed, a piece for each line, so that its words know theirs."""
+        at = self.at - 1 - len(text)
+        for part in text.splitlines(keepends=True) or [""]:
+            line = self._line if self._lines is None else self._lines.at(at)
+            out.append(Piece(part, line, quoted=True))
+            at += len(part)
 
     def _double(self, out: list[Piece]) -> None:
         line, before, start = self.line, len(out), self.at + 1
@@ -188,8 +145,8 @@ class Scanner:
         if self.at >= len(self.text):
             raise FormatError(f'{line}: the quote " that opens here never ends')
         self.at += 1
-        if len(out) == before and not re.fullmatch(r"\$\{\w+\[@\]\}", self.text[start : self.at - 1]):
-            out.append(Piece("", line))
+        if len(out) == before and not re.fullmatch(r"\$(@|\{(\w+\[@\]|@)\})", self.text[start : self.at - 1]):
+            out.append(Piece("", line, quoted=True))
 
     def _expansion(self, quoted: bool, out: list[Piece]) -> None:
         start, line = self.at, self.line
@@ -199,73 +156,58 @@ class Scanner:
             inside = self.pass_over("(", ")").strip()
             if self.ahead == ")":
                 self.at += 1
-                out.append(self._arithmetic(inside, line, self.text[start : self.at]))
+                out.append(self.arithmetic(inside, line, self.text[start : self.at]))
             else:  # a command that begins with a subshell, as in $((a) | b)
                 self.pass_over("(", ")")
-                out.append(_missing(self.text[start : self.at], line, "a command, which isn't run"))
+                out.append(hole(self.text[start : self.at], line, "a command, which isn't run"))
         elif self.ahead == "(":
             self.at += 1
-            self.pass_over("(", ")")
-            out.append(_missing(self.text[start : self.at], line, "a command, which isn't run"))
+            inside = self.pass_over("(", ")")
+            self._output(inside, self.text[start : self.at], line, quoted, out)
         elif self.ahead == "{":
             self.at += 1
             inside = self.pass_over("{", "}", quoted)
-            self._braced(inside, line, self.text[start : self.at], quoted, out)
+            self._insert(inside, quoted, (self.text[start : self.at], line), out)
         elif self.ahead == "'" and not quoted:
-            self._quote("'")
-            out.append(_missing(self.text[start : self.at], line, "text with escapes, which aren't read"))
+            text = self._quote("'")
+            out.append(Piece(re.sub(r"\\(.)", lambda e: _ESCAPES.get(e[1], e[0]), text), line, quoted=True))
         elif name := _NAME.match(self.text, self.at):
             self.at = name.end()
-            self._insert(name[0], None, quoted, self.text[start : self.at], line, out)
+            self._insert(name[0], quoted, (self.text[start : self.at], line), out)
         elif self.ahead != '"' or quoted:
-            out.append(Piece("$", line))
+            out.append(Piece("$", line, quoted=quoted))
 
-    def _braced(self, inside: str, line: int, text: str, quoted: bool, out: list[Piece]) -> None:
-        form = _BRACED.fullmatch(inside)
-        if form is None:
-            out.append(_missing(text, line, "an expansion that isn't read"))
-            return
-        name, every, operator, word = form.groups()
-        if operator is None:
-            self._insert(name, every, quoted, text, line, out)
-            return
-        found = self.variables.value(name, text, line)
+    def _output(self, command: str, text: str, line: int, quoted: bool, out: list[Piece]) -> None:
+        found = self.variables.output(command, text, line)
         if isinstance(found, Missing):
-            empty = True
+            out.append(Piece(text, line, missing=found))
         else:
-            empty = operator[0] == ":" and not any(piece.text for part in found for piece in part)
-        if (isinstance(found, Missing) and not found.unset) or (empty and operator[-1] == "?"):
-            self._insert(name, every, quoted, text, line, out)
-        elif empty != (operator[-1] == "+"):
-            self._inside(word, line, quoted, out)
-        elif operator[-1] != "+":
-            self._insert(name, every, quoted, text, line, out)
+            out.extend(_inserted(found, quoted))
 
-    def _inside(self, word: str, line: int, quoted: bool, out: list[Piece]) -> None:
-        """A default's text, which may hold quotes and expansions of its own."""
-        if self.depth >= MAX_DEPTH:
+    def _insert(self, inside: str, quoted: bool, where: tuple[str, int], out: list[Piece]) -> None:
+        """Put in what ``$name`` or ``${inside}`` stands for."""
+        text, line = where
+        plain = _NAME.fullmatch(inside) or inside.isdigit()
+        if plain:
+            found = self.variables.value(inside, text, line)
+        elif self.depth >= MAX_DEPTH:
             raise FormatError(f"{line}: expansions are nested deeper than {MAX_DEPTH} levels")
-        self.variables.spend(len(word), line)
-        found: list[Piece] = []
-        Scanner(word, self.variables, line, self.depth + 1)._read("", quoted, found)
-        out.extend(piece._replace(splits=not quoted and piece.missing is None) for piece in found)
-
-    def _insert(self, name: str, every: str | None, quoted: bool, text: str, line: int, out: list[Piece]) -> None:
-        found = self.variables.value(name, text, line)
+        else:
+            found = self.variables.parameter(inside, text, line, quoted, self.depth + 1)
         if isinstance(found, Missing):
             out.append(Piece(text, line, missing=found))
             return
-        for index, element in enumerate(found if every else found[:1]):
+        every = inside == "@" or re.search(r"\[@\]|^@", inside) is not None
+        for index, element in enumerate(found if every or re.search(r"\[\*\]|^\*$", inside) else found[:1]):
             if index:
-                out.append(Piece(" ", line, splits=every == "[@]" or not quoted))
+                out.append(Piece(" ", line, splits=every or not quoted))
             self.variables.spend(1 + sum(1 + len(piece.text) for piece in element), line)
-            out.extend(piece._replace(splits=not quoted and piece.missing is None) for piece in element)
+            out.extend(_inserted(element, quoted))
 
-    def _arithmetic(self, inside: str, line: int, text: str) -> Piece:
-        operands: list[Piece] = []
-        if self.depth < MAX_DEPTH:
-            Scanner(inside, self.variables, line, self.depth + 1)._read("", True, operands)
-        if missing := next((piece.missing for piece in operands if piece.missing is not None), None):
+    def arithmetic(self, inside: str, line: int, text: str) -> Piece:
+        """The number that ``$((inside))`` is, or a hole."""
+        operands = Scanner(inside, self.variables, line, self.depth + 1).rest() if self.depth < MAX_DEPTH else []
+        if missing := missing_in(operands):
             return Piece(text, line, missing=missing)
 
         def lookup(name: str) -> str | Missing:
@@ -273,17 +215,15 @@ class Scanner:
             if isinstance(found, Missing):
                 return found
             parts = found[0] if found else ()
-            return next((piece.missing for piece in parts if piece.missing), "".join(piece.text for piece in parts))
+            return missing_in(parts) or text_of(parts)
 
-        result = value_of("".join(piece.text for piece in operands), lookup)
+        result = value_of(text_of(operands), lookup)
         if isinstance(result, Missing):
             return Piece(text, line, missing=result)
-        if result is None:
-            return _missing(text, line, "arithmetic that isn't read")
-        return Piece(str(result), line)
+        return hole(text, line, "arithmetic that isn't read") if result is None else Piece(str(result), line)
 
 
-def _missing(text: str, line: int, why: str) -> Piece:
-    """A hole in a word, with its text as written, on one line."""
-    shown = printable(text if len(text) <= 60 else f"{text[:60]}…")
-    return Piece(text, line, missing=Missing(shown, line, why))
+def _inserted(pieces: Sequence[Piece], quoted: bool) -> Iterator[Piece]:
+    """Pieces of a value, which are split where the expansion isn't quoted."""
+    for text, line, _, missing, _ in pieces:
+        yield Piece(text, line, not quoted and missing is None, missing, quoted)
