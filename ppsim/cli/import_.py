@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -52,13 +53,30 @@ def megatron(
         fixed[name] = value
     forward, backward = _time("--layer-forward", layer_forward), _time("--layer-backward", layer_backward)
     text = textfile.read(arguments, "a launch script", MAX_BYTES)
-    found = convert(text, str(arguments), fixed, world_size, forward, backward)
+    found = convert(text, str(arguments), fixed, world_size, forward, backward, _beside(arguments))
     if output is None:
         typer.echo(found.text, nl=False)
     else:
         _write(output, arguments, found.text)
     for note in found.notes:
         typer.echo(printable(note), err=True)
+
+
+def _beside(script: Path) -> Callable[[str], str | None]:
+    """Reads what a script names, where it is a file: seen from here, or from the script's folder."""
+    from ppsim import _textfile as textfile
+    from ppsim.errors import ConfigError
+
+    def load(name: str) -> str | None:
+        for path in (Path(name), script.parent / name):
+            try:
+                if path.is_file():
+                    return textfile.read(path, "a script that is read along", MAX_BYTES)
+            except (ConfigError, OSError, ValueError):
+                continue
+        return None
+
+    return load
 
 
 def _time(option: str, text: str | None) -> Fraction | None:
