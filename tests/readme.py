@@ -32,9 +32,9 @@ class Block(NamedTuple):
         return f"{self.line}-{self.language}-{words}"
 
 
-def blocks() -> list[Block]:
-    """All fenced blocks, from the top."""
-    text = README.read_text(encoding="utf-8")
+def blocks(page: Path = README) -> list[Block]:
+    """All fenced blocks of a page, from the top."""
+    text = page.read_text(encoding="utf-8")
     found = re.finditer(r"^```(\w+)\n(.*?)^```$", text, re.M | re.S)
     return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in found]
 
