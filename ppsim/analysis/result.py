@@ -16,7 +16,7 @@ from ppsim.config.resolved import config_id
 from ppsim.engine.timeline import PER_SECOND, Timeline
 from ppsim.errors import Notice
 from ppsim.metrics import METRICS, Run, bubble, links, memory, scalars, staleness, waits
-from ppsim.ops import Orders
+from ppsim.plan.check import CheckedOrders
 from ppsim.plan.table import CATEGORIES, Plan
 from ppsim.schedules.base import Problem, Schedule
 from ppsim.schedules.theory import Sizes
@@ -34,7 +34,7 @@ class Result:
     experiment: Experiment
     schedule: Schedule
     problem: Problem
-    orders: Orders
+    orders: CheckedOrders
     run: Run
     engine: str
     notices: tuple[Notice, ...] = ()

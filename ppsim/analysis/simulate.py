@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ppsim.analysis.result import Result
+from ppsim.analysis.specify import specify
 from ppsim.analysis.uncertainty import repeats
 from ppsim.config.experiment import Experiment, disagreements
 from ppsim.config.mistakes import config_error
@@ -55,7 +56,7 @@ def simulate(
         raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
     orders = check(orders, problem, schedule.label, schedule.place)
     watch.at("plan")
-    plan = build(orders, problem, experiment, schedule)
+    plan = build(orders, specify(experiment, schedule, problem))
     try:
         timeline, engine_name = run(plan, engine, watch)
     except DeadlockError as deadlock:
@@ -110,7 +111,7 @@ def _alternative(
     if better is None:
         return
     name, other = better
-    instead = run(build(other.orders(problem), problem, experiment, other), engine)[0].makespan
+    instead = run(build(check(other.orders(problem), problem), specify(experiment, other, problem)), engine)[0].makespan
     now, then = (show(Fraction(ns, PER_SECOND), "time") for ns in (makespan, instead))
     yield Notice("alternative", "schedule", f"{name} gives {then} instead of {now}")
 

@@ -15,13 +15,12 @@ from fractions import Fraction
 from typing import Any
 
 from ppsim.analysis.result import Result
-from ppsim.config.experiment import Experiment
-from ppsim.costs import StageCosts
+from ppsim.analysis.specify import specify
 from ppsim.engine import Engine, run
 from ppsim.engine.timeline import PER_SECOND
+from ppsim.hardware.cluster import Topology
 from ppsim.metrics import Run, bubble
-from ppsim.ops import Kind, Orders
-from ppsim.plan.build import build
+from ppsim.plan import PlanSpec, build
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,12 @@ PARTS = tuple(field.name for field in fields(Split))
 
 def split(result: Result, engine: Engine = "auto") -> Split:
     """The what-if split of a simulated run."""
-    whole = result.timeline.makespan
-    experiment, orders, costs = result.experiment, result.orders, result.problem.costs
+    whole, spec = result.timeline.makespan, specify(result.experiment, result.schedule, result.problem)
     left: list[Run] = []
     for change in (_free_links, _without_recomputation, _equal):
-        experiment, orders, costs = change(experiment, orders, costs)
-        left.append(_run(result, experiment, orders, costs, engine))
+        spec = change(spec)
+        plan = build(result.orders, spec)
+        left.append(Run(plan, run(plan, engine)[0]))
     free, plain, equal = (found.timeline.makespan for found in left)
     busy = bubble.busy(left[-1])
     work = int(busy.sum()) // len(busy)
@@ -62,33 +61,20 @@ def split(result: Result, engine: Engine = "auto") -> Split:
     )
 
 
-def _run(result: Result, experiment: Experiment, orders: Orders, costs: StageCosts, engine: Engine) -> Run:
-    plan = build(orders, replace(result.problem, costs=costs), experiment, result.schedule)
-    return Run(plan, run(plan, engine)[0])
+def _free_links(spec: PlanSpec) -> PlanSpec:
+    return _on(spec, {"intra_node": None, "inter_node": None, "links": []})
 
 
-def _free_links(experiment: Experiment, orders: Orders, costs: StageCosts) -> tuple[Experiment, Orders, StageCosts]:
-    cluster = experiment.cluster
-    if cluster is not None:
-        cluster = cluster.model_copy(update={"intra_node": None, "inter_node": None, "links": []})
-    return experiment.model_copy(update={"cluster": cluster}), orders, costs
-
-
-def _without_recomputation(
-    experiment: Experiment, orders: Orders, costs: StageCosts
-) -> tuple[Experiment, Orders, StageCosts]:
+def _without_recomputation(spec: PlanSpec) -> PlanSpec:
     # Orders that list their own recomputation keep it, in no time.
-    nothing = (Fraction(0),) * costs.stages
-    if (orders.table.kind == Kind.R).any():
-        costs = replace(costs, recompute=nothing)
-    return _pipeline(experiment, recompute="none"), orders, costs
+    costs = replace(spec.problem.costs, recompute=(Fraction(0),) * spec.problem.stages)
+    return replace(spec, problem=replace(spec.problem, costs=costs), recompute=replace(spec.recompute, of_stage=()))
 
 
-def _equal(experiment: Experiment, orders: Orders, costs: StageCosts) -> tuple[Experiment, Orders, StageCosts]:
+def _equal(spec: PlanSpec) -> PlanSpec:
     """Every stage takes the mean of all, at the mean pace of all ranks and microbatches, so that the work stays."""
-    pipeline, cluster = experiment.pipeline, experiment.cluster
-    weights = pipeline.microbatch_weights or [Fraction(1)]
-    speeds = [experiment.topology().speed(rank) for rank in range(pipeline.ranks)]
+    costs, weights = spec.problem.costs, spec.microbatch_weights
+    speeds = [spec.topology.speed(rank) for rank in range(spec.problem.ranks)]
     pace = sum(weights, Fraction(0)) / len(weights) * sum((1 / s for s in speeds), Fraction(0)) / len(speeds)
 
     def mean(values: tuple[Fraction, ...]) -> tuple[Fraction, ...]:
@@ -98,11 +84,11 @@ def _equal(experiment: Experiment, orders: Orders, costs: StageCosts) -> tuple[E
     changes: dict[str, Any] = {name: mean(getattr(costs, name)) for name in timed}
     if costs.overlapped is not None:
         changes["overlapped"] = mean(costs.overlapped)
-    if cluster is not None:
-        cluster = cluster.model_copy(update={"speed": Fraction(1)})
-    even = _pipeline(experiment, microbatch_weights=None).model_copy(update={"cluster": cluster})
-    return even, orders, replace(costs, **changes)
+    problem = replace(spec.problem, costs=replace(costs, **changes))
+    return replace(_on(spec, {"speed": Fraction(1)}), problem=problem, microbatch_weights=(Fraction(1),))
 
 
-def _pipeline(experiment: Experiment, **changes: object) -> Experiment:
-    return experiment.model_copy(update={"pipeline": experiment.pipeline.model_copy(update=changes)})
+def _on(spec: PlanSpec, changes: dict[str, Any]) -> PlanSpec:
+    """The same on another cluster."""
+    cluster = spec.topology.cluster.model_copy(update=changes)
+    return replace(spec, topology=Topology(cluster, spec.problem.ranks))

@@ -19,7 +19,7 @@ from ppsim.engine.timeline import SENDS_AND_MOVES
 from ppsim.metrics.base import Run
 from ppsim.metrics.last_need import Sort, freed_by, latest, sorts
 from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind, Longs
-from ppsim.plan.table import Needs
+from ppsim.plan import Dependencies
 
 Flags = NDArray[np.bool_]
 
@@ -211,7 +211,7 @@ def segments(run: Run) -> Segments:
     )
 
 
-def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -> _Waits:
+def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Dependencies) -> _Waits:
     """The waits of rows from ``since`` to ``until``, when what they need was there."""
     plan, timeline = run.plan, run.timeline
     owner, event = _needs_of(needs, row)
@@ -236,7 +236,7 @@ def _explained(run: Run, row: Longs, since: Longs, until: Longs, needs: Needs) -
     return _Waits(row, marks, _UNTIL_READY[sort], last, transfer, own_transfer)
 
 
-def _needs_of(needs: Needs, things: Longs) -> tuple[Longs, Longs]:
+def _needs_of(needs: Dependencies, things: Longs) -> tuple[Longs, Longs]:
     """All that the things need: each one's place among the things, and the event."""
     counts = needs.ptr[things + 1] - needs.ptr[things]
     first = needs.ptr[things] - np.cumsum(counts) + counts

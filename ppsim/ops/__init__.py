@@ -1,6 +1,6 @@
 """Ops: the kinds, one op and its text, the op table with its index, order files, the vocabulary of schedules."""
 
-from ppsim.ops.column import Column, Constant, Flags, Ints, Kinds, Longs, Numbers, among, narrowest
+from ppsim.ops.column import Column, Constant, Flags, Ints, Kinds, Longs, Numbers, among, joined, narrowest
 from ppsim.ops.index import Extent, Index
 from ppsim.ops.op import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Op, cell, parse_cell
 from ppsim.ops.orders import Grid, Orders
@@ -38,6 +38,7 @@ __all__ = [
     "concat",
     "from_ops",
     "fuse",
+    "joined",
     "narrowest",
     "ops",
     "parse_cell",

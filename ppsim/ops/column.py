@@ -26,13 +26,15 @@ class Constant(NDArrayOperatorsMixin):
     In arithmetic it takes the part of its value; anything else that numpy does sees an array.
     """
 
-    value: np.generic
+    value: Any
+    """A numpy scalar."""
     length: int
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """The type of its value."""
-        return self.value.dtype
+        found: np.dtype[Any] = self.value.dtype
+        return found
 
     def __len__(self) -> int:
         return self.length

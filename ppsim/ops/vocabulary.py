@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ppsim.ops.column import Column, Constant, joined
 from ppsim.ops.op import NONE, Op, parse_cell
@@ -15,20 +16,21 @@ from ppsim.ops.table import OpTable
 _NOTHING = np.int32(NONE)
 
 
-def _column(values: ArrayLike, dtype: type[np.generic], length: int) -> NDArray[np.int32]:
-    column = np.asarray(values, dtype=dtype)
-    return np.full(length, column, dtype) if column.ndim == 0 else column
-
-
 def ops(kind: ArrayLike, stage: ArrayLike, microbatch: ArrayLike, peer: ArrayLike = NONE) -> OpTable:
     """A table from columns or scalars (scalars are repeated to the columns' length, which may be 0)."""
-    length = max((np.size(c) for c in (kind, stage, microbatch, peer) if np.ndim(c)), default=1)
+    kinds, stages, microbatches = (
+        np.asarray(kind, np.int8),
+        np.asarray(stage, np.int32),
+        np.asarray(microbatch, np.int32),
+    )
+    peers = np.asarray(peer, np.int32)
+    length = max((c.size for c in (kinds, stages, microbatches, peers) if c.ndim), default=1)
     return OpTable.of_one_rank(
-        np.ascontiguousarray(_column(kind, np.int8, length)),
-        _column(stage, np.int32, length),
-        _column(microbatch, np.int32, length),
+        np.ascontiguousarray(kinds if kinds.ndim else kinds.repeat(length)),
+        stages if stages.ndim else stages.repeat(length),
+        microbatches if microbatches.ndim else microbatches.repeat(length),
         Constant(_NOTHING, length),
-        _column(peer, np.int32, length) if np.ndim(peer) else Constant(np.int32(np.asarray(peer).item()), length),
+        peers if peers.ndim else Constant(peers[()], length),
     )
 
 
@@ -63,7 +65,19 @@ def alternate(*tables: OpTable) -> OpTable:
         raise ValueError(f"alternate needs tables of equal length, not {[len(t) for t in tables]}")
     if not tables:
         return concat()
-    return concat(*tables)[np.arange(len(tables) * len(tables[0])).reshape(len(tables), -1).T.ravel()]
+    return OpTable.of_one_rank(
+        _in_turn([t.kind for t in tables]),
+        _in_turn([t.stage for t in tables]),
+        _in_turn([t.microbatch for t in tables]),
+        _in_turn(_apart([t.group for t in tables])),
+        _in_turn([t.peer for t in tables]),
+    )
+
+
+def _in_turn(columns: Sequence[Any]) -> Any:
+    """The first of each column, the second of each, …"""
+    together = joined(columns)
+    return together if isinstance(together, Constant) else together.reshape(len(columns), -1).T.ravel()
 
 
 def fuse(forward: OpTable, backward: OpTable) -> OpTable:

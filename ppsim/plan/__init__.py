@@ -1,7 +1,25 @@
-"""Orders + StageCosts + Cluster -> Plan: arrays with nothing left to decide."""
+"""Orders + PlanSpec -> Plan: arrays with nothing left to decide."""
 
 from ppsim.plan.build import build
-from ppsim.plan.check import check
-from ppsim.plan.table import CATEGORIES, Category, Events, Holdings, Needs, Plan, Routes, Transfers
+from ppsim.plan.check import CheckedOrders, check
+from ppsim.plan.dependencies import Dependencies
+from ppsim.plan.spec import PlanSpec, Recompute, Sending, Sync
+from ppsim.plan.table import CATEGORIES, Category, Events, Holdings, Plan, Routes, Transfers
 
-__all__ = ["CATEGORIES", "Category", "Events", "Holdings", "Needs", "Plan", "Routes", "Transfers", "build", "check"]
+__all__ = [
+    "CATEGORIES",
+    "Category",
+    "CheckedOrders",
+    "Dependencies",
+    "Events",
+    "Holdings",
+    "Plan",
+    "PlanSpec",
+    "Recompute",
+    "Routes",
+    "Sending",
+    "Sync",
+    "Transfers",
+    "build",
+    "check",
+]

@@ -66,8 +66,8 @@ class _Ops:
 
     @classmethod
     def of(cls, wiring: Wiring) -> _Ops:
-        ops, problem = wiring.ops, wiring.problem
-        overlapped = wiring.experiment.runtime.grad_sync == "overlapped"
+        ops, problem = wiring.ops, wiring.spec.problem
+        overlapped = wiring.spec.sync.overlapped
         holds = (ops.kind != Kind.R) & ~((ops.kind == Kind.REDUCE_GRAD) & overlapped)
         row = np.flatnonzero(holds)
         # A row that holds nothing belongs to the next op that does.
@@ -81,9 +81,7 @@ class _Ops:
         for kind in (forward, backward):
             before = np.cumsum(kind) - kind
             turn[kind] = (before - np.append(before, 0)[offsets[rank]])[kind] % per_step[rank[kind]]
-        warm = np.array(
-            [wiring.schedule.fused_warmup(problem.ranks, problem.microbatches, r) or 0 for r in range(problem.ranks)]
-        )
+        warm = np.array(wiring.spec.sending.batch_warmup)
         return cls(
             row=row,
             first_row=row - again,

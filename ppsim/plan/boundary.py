@@ -8,10 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from ppsim.config.experiment import Experiment
 from ppsim.ops import Kind, Longs, Numbers, OpTable
-from ppsim.plan.wiring import Messages, Wiring
-from ppsim.schedules.base import Problem
+from ppsim.plan.messages import Messages
+from ppsim.plan.spec import PlanSpec
+from ppsim.plan.wiring import Wiring
 from ppsim.units import round_half_up, to_bytes
 
 
@@ -26,10 +26,10 @@ class SyncGroups:
     starts: Numbers
 
     @classmethod
-    def of(cls, ops: OpTable, problem: Problem) -> SyncGroups:
+    def of(cls, ops: OpTable, spec: PlanSpec) -> SyncGroups:
         """The groups of all REDUCE_GRAD rows."""
         syncs = ops.index.select(Kind.REDUCE_GRAD)
-        copies = np.array([len(ranks) for ranks in problem.placement.ranks_of])
+        copies = np.array([len(ranks) for ranks in spec.problem.placement.ranks_of])
         stage, unit = ops.stage[syncs].astype(np.int64), ops.index.unit[syncs]
         # A stream's rounds are counted by microbatch, a step's sync has none.
         turn = np.where(unit >= 0, unit // copies[stage], ops.step[syncs])
@@ -61,7 +61,7 @@ class SyncGroups:
         return np.repeat(np.arange(len(group)), size), self.rows[start + np.arange(len(start))]
 
 
-def sync_messages(ops: OpTable, problem: Problem, experiment: Experiment) -> Iterator[Messages]:
+def sync_messages(ops: OpTable, spec: PlanSpec) -> Iterator[Messages]:
     """Gradient buckets of every REDUCE_GRAD: each a ring all-reduce's 2(n-1)/n of its bytes, to the ring's next rank.
 
     Where the whole pipeline has copies, the next rank is the same rank of another pipeline.
@@ -69,8 +69,8 @@ def sync_messages(ops: OpTable, problem: Problem, experiment: Experiment) -> Ite
     """
     if not ops.index.has(Kind.REDUCE_GRAD):
         return
-    groups = SyncGroups.of(ops, problem)
-    pipelines = experiment.pipeline.data_parallel
+    groups = SyncGroups.of(ops, spec)
+    pipelines = spec.sync.pipelines
     members, copies = groups.rows, groups.size[groups.group] * pipelines
     following = members if pipelines > 1 else groups.following()
     some = copies > 1
@@ -79,7 +79,7 @@ def sync_messages(ops: OpTable, problem: Problem, experiment: Experiment) -> Ite
         return
     stage = ops.stage[members]
     cases, case = np.unique(np.stack([stage, copies]), axis=1, return_inverse=True)
-    sizes = [_buckets(problem.costs.gradients[s], n, experiment) for s, n in cases.T.tolist()]
+    sizes = [_buckets(spec.problem.costs.gradients[s], n, spec.sync.bucket_bytes) for s, n in cases.T.tolist()]
     count = np.array([len(size) for size in sizes])[case.ravel()]
     at = np.repeat(members, count)
     order = np.argsort(at, kind="stable")
@@ -89,9 +89,9 @@ def sync_messages(ops: OpTable, problem: Problem, experiment: Experiment) -> Ite
     yield Messages(at[order], at[order], nobody, nobody, ops.rank[at[order]], to, size)
 
 
-def _buckets(gradients: Fraction, copies: int, experiment: Experiment) -> Longs:
+def _buckets(gradients: Fraction, copies: int, bucket: int) -> Longs:
     """Bytes that each rank sends for each bucket; one of none where there are no gradients: a sync takes its flight."""
-    total, bucket = to_bytes(gradients), to_bytes(experiment.pipeline.grad_bucket)
+    total = to_bytes(gradients)
     full, rest = divmod(total, bucket) if bucket else (0, total)
     parts = [bucket] * full + ([rest] if rest or not full else [])
     return np.array([round_half_up(Fraction(2 * (copies - 1) * part, copies)) for part in parts], np.int64)
@@ -100,7 +100,7 @@ def _buckets(gradients: Fraction, copies: int, experiment: Experiment) -> Longs:
 def wire(wiring: Wiring) -> None:
     """Dependencies of gradient sync, of the barrier and of batch normalisation."""
     _gradient_sync(wiring)
-    if wiring.experiment.pipeline.steps > 1 and wiring.experiment.runtime.barrier and not wiring.schedule.asynchronous:
+    if wiring.spec.steps > 1 and wiring.spec.barrier:
         _barrier(wiring)
     _batch_sync(wiring)
 
@@ -122,7 +122,7 @@ def _gradient_sync(wiring: Wiring) -> None:
     last = np.append(issuer[1:] != issuer[:-1], True)
     wiring.sends.add(buckets[~first], events.left(buckets[:-1][~last[:-1]]))
 
-    groups = SyncGroups.of(ops, wiring.problem)
+    groups = SyncGroups.of(ops, wiring.spec)
     group_of = np.full(len(ops), -1, np.int64)
     group_of[groups.rows] = groups.group
     last_bucket = np.full(len(ops), -1, np.int64)
@@ -130,7 +130,7 @@ def _gradient_sync(wiring: Wiring) -> None:
     who, member = groups.all_of(group_of[issuer[first]])
     wiring.sends.add(buckets[first][who], events.begin(member))
     syncs = issuer[first]
-    if wiring.schedule.asynchronous or wiring.experiment.runtime.grad_sync == "end":
+    if wiring.spec.problem.stream or not wiring.spec.sync.overlapped:
         wiring.ends.add(syncs[who], events.arrive(last_bucket[member]))
         return
     optimizers = ops.index.select(Kind.OPTIM)
@@ -140,7 +140,7 @@ def _gradient_sync(wiring: Wiring) -> None:
 
 def _barrier(wiring: Wiring) -> None:
     """A step's first ops wait for the last op of the step before on every rank."""
-    offsets, steps = wiring.ops.offsets, wiring.experiment.pipeline.steps
+    offsets, steps = wiring.ops.offsets, wiring.spec.steps
     length = np.diff(offsets) // steps
     first = offsets[:-1][length > 0]
     length = length[length > 0]
@@ -154,22 +154,22 @@ def _batch_sync(wiring: Wiring) -> None:
     Of the ops of one rank, and of the messages from one rank to another, the one issued last is the last to be there.
     """
     ops, messages, events = wiring.ops, wiring.messages, wiring.events
-    synced = [s for s in range(ops.index.extent.stages) if wiring.experiment.pipeline.syncs(s)]
-    if not synced:
+    spec = wiring.spec
+    if not spec.sync.batch_normalised:
         return
     message_of = np.full(len(ops), -1, np.int64)
     data = np.flatnonzero(messages.consumer >= 0)
     message_of[messages.producer[data]] = data
-    for stage in synced:
+    for stage in spec.sync.batch_normalised:
         for kinds, neighbour in (((Kind.F,), stage + 1), ((Kind.B, Kind.I), stage - 1)):
             mine = ops.index.select(*kinds)
-            for step in range(wiring.experiment.pipeline.steps):
+            for step in range(spec.problem.steps):
                 here = mine[ops.step[mine] == step]
                 producers = here[ops.stage[here] == stage]
                 waiting = wiring.head[here[ops.stage[here] == neighbour]]
                 sent = message_of[producers]
                 local, sent = producers[sent < 0], sent[sent >= 0]
-                pair = messages.src[sent].astype(np.int64) * wiring.problem.ranks + messages.dst[sent]
+                pair = messages.src[sent].astype(np.int64) * spec.problem.ranks + messages.dst[sent]
                 last_sent = _last_of_each(pair, messages.issuer[sent], sent)
                 last_local = _last_of_each(ops.rank[local], local, local)
                 wiring.starts.add(np.repeat(waiting, len(last_sent)), np.tile(events.arrive(last_sent), len(waiting)))

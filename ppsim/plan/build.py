@@ -2,81 +2,76 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator
 
-from ppsim.config.experiment import Experiment
+import numpy as np
+
 from ppsim.errors import ConfigError, Notice
-from ppsim.ops import NONE, Constant, Ints, Kind, Longs, Orders
-from ppsim.plan import holdings as memory
+from ppsim.ops import NONE, Constant, Kind, Numbers, OpTable
 from ppsim.plan.check import CheckedOrders
-from ppsim.plan.durations import RouteBook, Weights, durations, fused_durations
-from ppsim.plan.links import link_up
+from ppsim.plan.connect import connect
+from ppsim.plan.durations import durations
+from ppsim.plan.holdings import holdings, static
+from ppsim.plan.routes import routed
 from ppsim.plan.sending import leave_at_once
-from ppsim.plan.table import Holdings, Plan, Routes
+from ppsim.plan.spec import PlanSpec
+from ppsim.plan.table import Plan, Transfers
 from ppsim.plan.unroll import unrolled, with_recompute
 from ppsim.plan.versions import versions
-from ppsim.schedules.base import Problem, Schedule
 from ppsim.units import COUNTABLE, COUNTED, to_bytes
 
 
-def build(orders: Orders, problem: Problem, experiment: Experiment, schedule: Schedule) -> Plan:
-    """Orders + StageCosts + Cluster -> Plan."""
-    topology = experiment.topology()
-    weights = Weights(experiment, problem)
-    ops = unrolled(with_recompute(orders, problem, experiment), problem, experiment, schedule.asynchronous)
-    duration = durations(ops, problem, experiment, topology, weights)
-
-    atomic = problem.costs.atomic_pairs
-    head = np.empty(0, np.int64)
-    if atomic and not isinstance(ops.group, Constant):
-        paired = ops.group != NONE
-        head = np.flatnonzero(paired[:-1] & paired[1:] & (ops.group[:-1] == ops.group[1:]))
-    if len(head):
-        together = fused_durations(ops, head, problem, experiment, topology, weights)
-        duration[head] = duration[head] + duration[head + 1] if together is None else together
-        duration[head + 1] = 0
-
-    routes = RouteBook(topology)
-    links = link_up(
-        ops, head, problem, experiment, schedule, weights, routes, orders.after, isinstance(orders, CheckedOrders)
-    )
-    kept_versions = versions(ops, links.events, problem, schedule)
-    found = routes.finish()
-    at_once = leave_at_once(ops, found, experiment)
-    held, in_flight = memory.holdings(ops, links.messages, links.events, problem, weights, at_once, kept_versions)
-    capacity = topology.cluster.device.memory
-    static = memory.static(problem)
-    _countable(duration, links.transfers.route, found, held, static)
-    return Plan(
+def build(orders: CheckedOrders, spec: PlanSpec) -> Plan:
+    """Orders + PlanSpec -> Plan. Raises ConfigError where times or sizes add up to more than can be counted."""
+    problem = spec.problem
+    ops = unrolled(with_recompute(orders, spec), spec)
+    pairs = _atomic_pairs(ops) if problem.costs.atomic_pairs else np.empty(0, np.int64)
+    wiring = connect(ops, pairs, orders.after, spec)
+    messages = wiring.messages
+    routes, ports, route = routed(messages.src, messages.dst, messages.bytes, spec.topology)
+    kept_versions = versions(ops, wiring.events, spec)
+    held, in_flight = holdings(wiring, leave_at_once(ops, routes, spec.sending), kept_versions)
+    capacity = spec.topology.cluster.device.memory
+    plan = Plan(
         ops=ops,
-        duration=duration,
-        atomic=bool(len(head)),
-        start_needs=links.start_needs,
-        end_needs=links.end_needs,
-        transfers=links.transfers,
-        routes=found,
-        ports=routes.ports,
+        duration=durations(ops, pairs, spec),
+        atomic=len(pairs) > 0,
+        start_needs=wiring.starts.finish(),
+        end_needs=wiring.ends.finish(),
+        transfers=Transfers(route, messages.producer, messages.issuer, messages.consumer, wiring.sends.finish()),
+        routes=routes,
+        ports=ports,
         holdings=held,
         in_flight=in_flight,
-        static=static,
+        static=static(problem),
         capacity=None if capacity is None else to_bytes(capacity),
         placement=problem.placement,
         microbatches=problem.microbatches // len(problem.slices),
-        steps=experiment.pipeline.steps,
-        barrier=experiment.runtime.barrier,
-        asynchronous=schedule.asynchronous,
+        steps=problem.steps,
+        barrier=spec.barrier,
+        asynchronous=problem.stream,
         versions=kept_versions,
-        notices=tuple(_notices(ops.kind, problem)),
+        notices=tuple(_notices(ops, problem.costs.halves_assumed)),
     )
+    _countable(plan)
+    return plan
 
 
-def _countable(duration: Longs, route: Ints, routes: Routes, held: Holdings, static: Longs) -> None:
+def _atomic_pairs(ops: OpTable) -> Numbers:
+    """The first row of every fused pair."""
+    group = ops.group
+    if isinstance(group, Constant):
+        return np.empty(0, np.int64)
+    return np.flatnonzero((group[:-1] != NONE) & (group[:-1] == group[1:]))
+
+
+def _countable(plan: Plan) -> None:
     """Raise ConfigError where sums over all ranks may be more than 64 bits hold: no figure is ever wrong by that."""
-    ranks = static.shape[1]
-    passes = np.bincount(route, minlength=len(routes.src)).astype(float)
-    seconds = ranks * (duration.sum(dtype=float) + float(passes @ (routes.occupancy + routes.latency))) / 1e9
-    size = held.bytes.sum(dtype=float) + static.sum(dtype=float)
+    routes, ranks = plan.routes, plan.ops.ranks
+    passes = np.bincount(plan.transfers.route, minlength=len(routes.src)).astype(float)
+    on_way = float(passes @ (routes.occupancy + routes.latency))
+    seconds = ranks * (plan.duration.sum(dtype=float) + on_way) / 1e9
+    size = np.sum(plan.holdings.bytes, dtype=float) + plan.static.sum(dtype=float)
     for what, value, counted in (("times", seconds, COUNTED["time"]), ("sizes", size, COUNTED["size"])):
         if value * counted.per_si > 2 * COUNTABLE:
             raise ConfigError(
@@ -85,15 +80,11 @@ def _countable(duration: Longs, route: Ints, routes: Routes, held: Holdings, sta
             )
 
 
-def _notices(kind: NDArray[np.int8], problem: Problem) -> list[Notice]:
-    halves = bool(np.any((kind == Kind.I) | (kind == Kind.W)))
-    if halves and problem.costs.halves_assumed:
-        return [
-            Notice(
-                "halves_assumed",
-                "costs.backward",
-                "the order splits the backward, the costs don't: each half is taken as half of it; give input_grad: "
-                "and weight_grad:",
-            )
-        ]
-    return []
+def _notices(ops: OpTable, halves_assumed: bool) -> Iterator[Notice]:
+    if halves_assumed and ops.index.has(Kind.I, Kind.W):
+        yield Notice(
+            "halves_assumed",
+            "costs.backward",
+            "the order splits the backward, the costs don't: each half is taken as half of it; give input_grad: and "
+            "weight_grad:",
+        )

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from ppsim.ops import MOVES, Kind, Numbers, OpTable, among
-from ppsim.plan.durations import Weights
 from ppsim.plan.holdings import kept_by_forward
-from ppsim.plan.wiring import Messages, Wiring
-from ppsim.schedules.base import Problem
+from ppsim.plan.messages import Messages
+from ppsim.plan.spec import PlanSpec
+from ppsim.plan.wiring import Wiring
 
 
-def move_messages(ops: OpTable, problem: Problem, weights: Weights, recomputed: np.ndarray) -> Iterator[Messages]:
+def move_messages(ops: OpTable, spec: PlanSpec) -> Iterator[Messages]:
     """A message per move, of what the forward holds: from the rank to its peer (EVICT), or back (LOAD)."""
     moves = ops.index.select(*MOVES)
     if not len(moves):
@@ -28,7 +28,7 @@ def move_messages(ops: OpTable, problem: Problem, weights: Weights, recomputed: 
         consumer=np.where(evict, -1, backward),
         src=np.where(evict, here, there).astype(np.int32),
         dst=np.where(evict, there, here).astype(np.int32),
-        bytes=kept_by_forward(ops, ops.index.lookup(Kind.F)[ops.index.key[moves]], problem, weights, recomputed),
+        bytes=kept_by_forward(ops, ops.index.lookup(Kind.F)[ops.index.key[moves]], spec),
     )
 
 
@@ -59,9 +59,8 @@ def wire(wiring: Wiring, after: tuple[OpTable, OpTable] | None) -> None:
 def _conditions(wiring: Wiring, after: tuple[OpTable, OpTable], message_of: Numbers) -> None:
     """The order's own conditions, in every step: op i of the first table waits until op i of the second is done."""
     ops, events = wiring.ops, wiring.events
-    per_step = ops.index.units // wiring.experiment.pipeline.steps
-    for step in range(1 if wiring.schedule.asynchronous else wiring.experiment.pipeline.steps):
-        waiting, awaited = (_find(ops, table, step * per_step) for table in after)
+    for step in range(wiring.spec.steps):
+        waiting, awaited = (_find(ops, table, step * wiring.spec.problem.microbatches) for table in after)
         moved = message_of[awaited] >= 0
         done = np.where(moved, events.arrive(message_of[awaited]), events.end(awaited))
         by_move = message_of[waiting] >= 0

@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import Notice
-from ppsim.ops import NONE, Flags, Ints, Longs, OpTable, narrowest
+from ppsim.ops import NONE, Column, Flags, Ints, Longs, OpTable, narrowest
 from ppsim.ops.placement import Placement
+from ppsim.plan.dependencies import Dependencies
 
 
 class Category(IntEnum):
@@ -79,34 +80,6 @@ class Events:
 
 
 @dataclass(frozen=True, eq=False)
-class Needs:
-    """The events that each of a number of things waits for: thing i waits for ``event[ptr[i]:ptr[i + 1]]``."""
-
-    ptr: Ints
-    event: Ints
-
-    @classmethod
-    def none(cls, things: int) -> Needs:
-        """Nothing waits for anything."""
-        return cls(np.zeros(things + 1, np.int32), np.empty(0, np.int32))
-
-    @property
-    def counts(self) -> Ints:
-        """How many events each thing waits for."""
-        return np.diff(self.ptr)
-
-    @cached_property
-    def owner(self) -> Ints:
-        """The thing that each entry of ``event`` belongs to."""
-        return np.repeat(np.arange(len(self.ptr) - 1, dtype=self.ptr.dtype), self.counts)
-
-    def of(self, thing: int) -> list[int]:
-        """The events that one thing waits for."""
-        events: list[int] = self.event[int(self.ptr[thing]) : int(self.ptr[thing + 1])].tolist()
-        return events
-
-
-@dataclass(frozen=True, eq=False)
 class Routes:
     """One row per (source, destination, size): times in ns, bytes, and the two ports (-1: none)."""
 
@@ -127,7 +100,7 @@ class Transfers:
     producer: Ints
     issuer: Ints
     consumer: Ints
-    needs: Needs
+    needs: Dependencies
 
     def __len__(self) -> int:
         return len(self.route)
@@ -138,8 +111,8 @@ class Holdings:
     """Memory that is held from one event to another; ``rank``, ``category``, ``bytes`` and the two event numbers."""
 
     rank: Ints
-    category: NDArray[np.int8]
-    bytes: Longs
+    category: Column
+    bytes: Column
     since: Ints
     until: Ints
 
@@ -167,8 +140,8 @@ class Plan:
     duration: Longs
     """Ns of every op by itself."""
     atomic: bool
-    start_needs: Needs
-    end_needs: Needs
+    start_needs: Dependencies
+    end_needs: Dependencies
     transfers: Transfers
     routes: Routes
     ports: tuple[str, ...]
@@ -184,7 +157,6 @@ class Plan:
     steps: int
     barrier: bool
     asynchronous: bool = False
-    update_of_step: Longs | None = None
     versions: Versions | None = None
     """Of an asynchronous schedule."""
     notices: tuple[Notice, ...] = ()

@@ -7,14 +7,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.config.experiment import Experiment
 from ppsim.ops import NONE, Constant, Extent, Kind, OpTable, Orders, among, concat, ops
-from ppsim.schedules.base import Problem
+from ppsim.plan.spec import PlanSpec
 
 
-def with_recompute(orders: Orders, problem: Problem, experiment: Experiment) -> Orders:
+def with_recompute(orders: Orders, spec: PlanSpec) -> Orders:
     """R right before the B (or I) of every microbatch that is recomputed; before the pair, where that is fused."""
-    modes = [experiment.pipeline.recomputed(stage) for stage in range(problem.stages)]
+    problem, modes = spec.problem, spec.recompute.of_stage
     if all(mode == "none" for mode in modes) or np.any(orders.table.kind == Kind.R):
         return orders
     table = orders.table
@@ -38,17 +37,17 @@ def _inserted(table: OpTable, before: NDArray[np.int64], added: OpTable) -> OpTa
     return concat(table, added)[np.argsort(position, kind="stable")]
 
 
-def unrolled(orders: Orders, problem: Problem, experiment: Experiment, asynchronous: bool) -> OpTable:
+def unrolled(orders: Orders, spec: PlanSpec) -> OpTable:
     """The ops of all steps, with REDUCE_GRAD and OPTIM where they do something."""
-    m, steps = problem.microbatches, experiment.pipeline.steps
-    extent = Extent(problem.stages, m * steps, m if steps > 1 and not asynchronous else None)
-    if asynchronous:
-        table = Orders.of([_with_updates(one, problem, experiment) for one in orders]).table
+    m, steps = spec.problem.microbatches, spec.steps
+    extent = Extent(spec.problem.stages, m * spec.problem.steps, m if steps > 1 else None)
+    if spec.problem.stream:
+        table = Orders.of([_with_updates(one, spec) for one in orders]).table
         step = np.where(table.microbatch == NONE, 0, table.microbatch // m).astype(np.int32)
         return replace(table, step=step, extent=extent)
     table = orders.table
-    if _step_has_end(orders, problem, experiment):
-        per_rank = [_with_step_end(one, rank, problem, experiment) for rank, one in enumerate(orders)]
+    if _step_has_end(orders, spec):
+        per_rank = [_with_step_end(one, rank, spec) for rank, one in enumerate(orders)]
         table = Orders.of(per_rank).table
     if steps > 1:
         return replace(_repeated(table, steps), extent=extent)
@@ -72,44 +71,44 @@ def _repeated(table: OpTable, steps: int) -> OpTable:
     return replace(many, step=step, group=group, offsets=offsets)
 
 
-def _step_has_end(orders: Orders, problem: Problem, experiment: Experiment) -> bool:
+def _step_has_end(orders: Orders, spec: PlanSpec) -> bool:
     """Whether a step ends with a gradient sync or an optimizer on some rank."""
     return (
-        experiment.pipeline.steps > 1
-        or any(problem.costs.optimizer)
-        or any(_sums_gradients(stage, problem, experiment) for stage in range(problem.stages))
+        spec.steps > 1
+        or any(spec.problem.costs.optimizer)
+        or any(_sums_gradients(stage, spec) for stage in range(spec.problem.stages))
         or bool(np.any(orders.table.kind == Kind.REDUCE_GRAD))
     )
 
 
-def _with_step_end(table: OpTable, rank: int, problem: Problem, experiment: Experiment) -> OpTable:
+def _with_step_end(table: OpTable, rank: int, spec: PlanSpec) -> OpTable:
     """One rank's step with its gradient sync (at the end, or after each stage's last backward) and its optimizer."""
     if not np.any(among(table.kind, (Kind.B, Kind.I))):
         return table
     # Ascending on every rank, so that ranks with two stages in common sync them in the same order.
-    held = np.array(sorted(problem.placement.stages_of[rank]))
+    held = np.array(sorted(spec.problem.placement.stages_of[rank]))
     if not np.any(table.kind == Kind.REDUCE_GRAD):
-        synced = [s for s in held.tolist() if _sums_gradients(s, problem, experiment)]
+        synced = [s for s in held.tolist() if _sums_gradients(s, spec)]
         before = np.full(len(synced), len(table), np.int64)
-        if experiment.runtime.grad_sync == "overlapped":
+        if spec.sync.overlapped:
             before = np.array([_after_last_backward(table, stage) for stage in synced], np.int64)
             order = np.argsort(before, kind="stable")
             before, synced = before[order], [synced[i] for i in order.tolist()]
         table = _inserted(table, before, ops(Kind.REDUCE_GRAD, np.array(synced, np.int32), NONE))
     wanted = (
-        experiment.pipeline.steps > 1
-        or experiment.pipeline.data_parallel > 1
+        spec.steps > 1
+        or spec.sync.pipelines > 1
         or np.any(table.kind == Kind.REDUCE_GRAD)
-        or any(problem.costs.optimizer[stage] for stage in held.tolist())
+        or any(spec.problem.costs.optimizer[stage] for stage in held.tolist())
     )
     if wanted and not np.any(table.kind == Kind.OPTIM):
-        table = concat(table, ops(Kind.OPTIM, problem.placement.stages_of[rank][0], NONE))
+        table = concat(table, ops(Kind.OPTIM, spec.problem.placement.stages_of[rank][0], NONE))
     return table
 
 
-def _sums_gradients(stage: int, problem: Problem, experiment: Experiment) -> bool:
-    copies = len(problem.placement.ranks_of[stage])
-    return experiment.pipeline.data_parallel > 1 or (copies > 1 and problem.costs.gradients[stage] > 0)
+def _sums_gradients(stage: int, spec: PlanSpec) -> bool:
+    copies = len(spec.problem.placement.ranks_of[stage])
+    return spec.sync.pipelines > 1 or (copies > 1 and spec.problem.costs.gradients[stage] > 0)
 
 
 def _after_last_backward(table: OpTable, stage: int) -> int:
@@ -123,12 +122,13 @@ def _after_last_backward(table: OpTable, stage: int) -> int:
     return after + in_pair
 
 
-def _with_updates(table: OpTable, problem: Problem, experiment: Experiment) -> OpTable:
+def _with_updates(table: OpTable, spec: PlanSpec) -> OpTable:
     """One rank's stream with the update after each backward: a round's gradient sync, then the optimizer.
 
     Microbatches go round-robin over a stage's copies; a round is one of each. Where a stage has one copy and its
     optimizer takes no time, the update is the end of the backward.
     """
+    problem = spec.problem
     total = problem.microbatches * problem.steps
     split = np.any(table.kind == Kind.W)
     rows = np.flatnonzero(table.kind == (Kind.W if split else Kind.B))
@@ -137,7 +137,7 @@ def _with_updates(table: OpTable, problem: Problem, experiment: Experiment) -> O
     copies = np.array([len(ranks) for ranks in problem.placement.ranks_of])[stage]
     # The last round may lack some copies; one that is alone has nobody to sync with.
     left = total if problem.update_every > 1 else total - microbatch // copies * copies
-    shared = np.minimum(copies, left) * experiment.pipeline.data_parallel > 1
+    shared = np.minimum(copies, left) * spec.sync.pipelines > 1
     timed = np.array([value > 0 for value in problem.costs.optimizer])[stage]
     at = np.concatenate([rows[shared], rows[timed]]) + 1
     kinds = np.repeat([Kind.REDUCE_GRAD, Kind.OPTIM], [shared.sum(), timed.sum()])

@@ -5,26 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim.ops import Kind, Numbers, OpTable
+from ppsim.plan.spec import PlanSpec
 from ppsim.plan.table import Category, Events, Holdings, Versions
-from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.base import Problem
 
 
-def versions(ops: OpTable, events: Events, problem: Problem, schedule: Schedule) -> Versions | None:
+def versions(ops: OpTable, events: Events, spec: PlanSpec) -> Versions | None:
     """The versions of an asynchronous schedule; None where there is a flush.
 
     A forward uses the version that is current on its rank; with vertical sync the newest one that knows no more
     minibatches than the first stage knew when the minibatch entered there; double buffered the one that the step before
     its predecessor left.
     """
-    if not schedule.asynchronous:
+    problem = spec.problem
+    if not problem.stream:
         return None
     updates = _updates(ops, problem.update_every)
     forward = ops.index.select(Kind.F)
     current = _before(ops, updates, forward)
     version = current
-    if schedule.double_buffered:
+    if spec.version == "double_buffered":
         version = np.maximum(ops.index.unit[forward] // problem.update_every - 1, 0)
-    elif schedule.uses_first_stage_version:
+    elif spec.version == "first_stage":
         version = np.minimum(current, _known_at_entry(ops, forward, current, problem))
     used = np.full(len(ops), -1, np.int64)
     used[forward] = version

@@ -1,4 +1,4 @@
-"""Messages and dependencies while they are being gathered."""
+"""Wiring: all messages, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -7,78 +7,36 @@ from functools import cached_property
 
 import numpy as np
 
-from ppsim.config.experiment import Experiment
-from ppsim.ops import MOVES, Ints, Kind, Longs, Numbers, OpTable, among
-from ppsim.plan.needs import NeedsBuilder
+from ppsim.ops import MOVES, Numbers, OpTable, among
+from ppsim.plan.dependencies import Gathering
+from ppsim.plan.messages import Messages
+from ppsim.plan.spec import PlanSpec
 from ppsim.plan.table import Events
-from ppsim.schedules.base import Problem, Schedule
-
-
-@dataclass(frozen=True, eq=False)
-class Messages:
-    """Messages before they have numbers: rows that produce, send, receive and consume them, ranks and bytes.
-
-    ``issuer`` is the row whose place in its rank's list orders it at a port; ``receiver`` (-1: none) the row at which
-    its rank has reached its receive.
-    """
-
-    producer: Numbers
-    issuer: Numbers
-    receiver: Numbers
-    consumer: Numbers
-    src: Ints
-    dst: Ints
-    bytes: Longs
-
-    def __len__(self) -> int:
-        return len(self.producer)
-
-    def data(self, ops: OpTable) -> Numbers:
-        """Those that carry an activation or a gradient from stage to stage."""
-        if not ops.index.has(*MOVES, Kind.REDUCE_GRAD):  # nothing else is ever sent
-            return np.arange(len(self), dtype=ops.index.number)
-        return np.flatnonzero(among(ops.kind[self.producer], (Kind.F, Kind.B, Kind.I)))
-
-    def some(self, which: Numbers) -> Messages:
-        """Some of them."""
-        return Messages(**{name: getattr(self, name)[which] for name in self.__dataclass_fields__})
-
-    @classmethod
-    def join(cls, *parts: Messages) -> Messages:
-        """All of them, in the order of their issuers."""
-        columns = {
-            name: np.concatenate([getattr(part, name) for part in parts]) if len(parts) > 1 else getattr(parts[0], name)
-            for name in cls.__dataclass_fields__
-        }
-        if len(parts) == 1 and _sorted(columns["issuer"]):
-            return cls(**columns)
-        order = np.argsort(columns["issuer"], kind="stable")
-        return cls(**columns).some(order)
-
-
-def _sorted(values: Numbers) -> bool:
-    return bool(np.all(values[1:] >= values[:-1]))
 
 
 @dataclass(eq=False)
 class Wiring:
-    """What is being wired up; ``head`` maps the second row of an atomic pair to its first, others to themselves."""
+    """What is being wired up; ``pairs`` are the first rows of atomic fused pairs.
+
+    ``starts`` is what ops wait for before they start, ``ends`` before they end, ``sends`` what messages wait for.
+    """
 
     ops: OpTable
-    head: Numbers
-    problem: Problem
-    experiment: Experiment
-    schedule: Schedule
+    pairs: Numbers
     messages: Messages
-    events: Events
-    starts: NeedsBuilder
-    ends: NeedsBuilder
-    sends: NeedsBuilder
-    has_pairs: bool = False
+    spec: PlanSpec
+
+    def __post_init__(self) -> None:
+        self.events = Events(len(self.ops), len(self.messages))
+        self.starts, self.ends = Gathering(len(self.ops)), Gathering(len(self.ops))
+        self.sends = Gathering(len(self.messages))
+        self.head: Numbers = np.arange(len(self.ops), dtype=self.ops.index.number)
+        """For the second row of an atomic pair its first, for others themselves."""
+        self.head[self.pairs + 1] = self.pairs
 
     def heads(self, rows: Numbers) -> Numbers:
         """The rows themselves, or the first of the pairs that they end."""
-        return self.head[rows] if self.has_pairs else rows
+        return self.head[rows] if len(self.pairs) else rows
 
     def after_row(self, things: Numbers, awaited: Numbers) -> None:
         """Op i starts after row i of ``awaited`` has ended; left out where the rank's own order sees to it."""

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import ppsim
+from ppsim.analysis.specify import specify
 from ppsim.analysis.uncertainty import perturbed, statistics, student
 from ppsim.config.uncertainty import Uncertainty
-from ppsim.plan import Plan, build
+from ppsim.plan import Plan, build, check
 from tests.simulated import between_nodes, experiment, simulate
 from tests.sweep.sweeping import BASE, call, written
 
@@ -23,7 +24,7 @@ LINK = {"cluster": between_nodes(latency="100 us", bandwidth="1 GB/s"), "costs":
 def plan_of(schedule: Any = "1f1b", p: int = 4, m: int = 8, **sections: Any) -> Plan:
     found = experiment(schedule, p, m, **sections)
     problem = found.problem()
-    return build(found.schedule.orders(problem), problem, found, found.schedule)
+    return build(check(found.schedule.orders(problem), problem), specify(found, found.schedule, problem))
 
 
 def drawn(plan: Plan, seed: int = 0, **settings: Any) -> Plan:

@@ -16,8 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from ppsim.analysis.specify import specify
 from ppsim.engine import simpy_engine
-from ppsim.plan import build
+from ppsim.plan import build, check
 from tests.benchmarks import bare_simpy
 from tests.benchmarks.flow import Case, Measured, measure_apart
 from tests.simulated import experiment
@@ -75,7 +76,7 @@ def against_bare(links: str) -> Row:
         "1f1b", ranks, microbatches, costs={"message": "1 MB"}, cluster={"ranks_per_node": 1, "inter_node": link}
     )
     problem = exp.problem()
-    plan = build(exp.schedule.orders(problem), problem, exp, exp.schedule)
+    plan = build(check(exp.schedule.orders(problem), problem), specify(exp, exp.schedule, problem))
 
     def bare() -> int:
         if ports:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import ppsim
 from ppsim.analysis.result import Result
+from ppsim.analysis.specify import specify
 from ppsim.engine import run
 from ppsim.metrics import Run
 from ppsim.metrics.base import Need
@@ -92,10 +93,10 @@ def once(exp: ppsim.Experiment, best: dict[str, float], simpy: bool = True) -> i
     problem, schedule = exp.problem(), exp.schedule
     orders = timed("orders", lambda: schedule.orders(problem))
     checked = timed("check", lambda: check(orders, problem))
-    plan = timed("plan", lambda: build(checked, problem, exp, schedule))
+    plan = timed("plan", lambda: build(checked, specify(exp, schedule, problem)))
     timeline = timed("compiled", lambda: run(plan, "compiled")[0])
     executed = Run(plan, timeline, problem, KNOWN)
-    timed("metrics", lambda: Result(exp, schedule, problem, orders, executed, "compiled").summary)
+    timed("metrics", lambda: Result(exp, schedule, problem, checked, executed, "compiled").summary)
     if simpy and len(plan.ops) <= SIMPY_UP_TO:
         timed("simpy", lambda: run(plan, "simpy"))
     return len(plan.ops)

@@ -9,6 +9,7 @@ from hypothesis import assume, reject
 from hypothesis import strategies as st
 
 import ppsim
+from ppsim.analysis.specify import specify
 from ppsim.errors import PpsimError
 from ppsim.ops import Kind, Op, Ops, Orders, from_ops
 from ppsim.ops.placement import Placement, loop, v_shape
@@ -48,9 +49,8 @@ def plans(draw: st.DrawFn) -> Plan:
             runtime=draw(runtimes()),
         )
         problem = experiment.problem(schedule)
-        orders = schedule.orders(problem)
-        check(orders, problem)
-        plan = build(orders, problem, experiment, schedule)
+        orders = check(schedule.orders(problem), problem)
+        plan = build(orders, specify(experiment, schedule, problem))
     except PpsimError:  # sizes that the schedule can't do, settings that don't go together
         reject()
     assume(len(plan.ops) <= 200)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ppsim.engine import simpy_engine
 from ppsim.errors import DeadlockError
-from ppsim.plan import Needs, Plan
+from ppsim.plan import Dependencies, Plan
 from tests.engine.stepwise import NOT_YET, Stepwise
 from tests.engine.strategies import plans
 from tests.simulated import simulate
@@ -101,8 +101,8 @@ def renumbered(plan: Plan, dice: np.random.Generator) -> Plan:
     names = np.empty(len(plan.ports), object)
     names[port[:-1]] = plan.ports
 
-    def mixed(needs: Needs) -> Needs:
-        return Needs(needs.ptr, needs.event[np.lexsort((dice.random(len(needs.event)), needs.owner))])
+    def mixed(needs: Dependencies) -> Dependencies:
+        return Dependencies(needs.ptr, needs.event[np.lexsort((dice.random(len(needs.event)), needs.owner))])
 
     columns = {name: getattr(routes, name)[order] for name in ("src", "dst", "bytes", "occupancy", "latency")}
     return replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ppsim.analysis.specify import specify
 from ppsim.config.experiment import Experiment
 from ppsim.engine import run as simulate
 from ppsim.metrics import Run, waits
@@ -37,8 +38,7 @@ def executed(schedule: Any, ranks: int, microbatches: int, **sections: Any) -> R
     experiment = Experiment(schedule=schedule, pipeline=pipeline, costs=costs, **sections)
     problem = experiment.problem()
     orders = experiment.schedule.orders(problem)
-    check(orders, problem)
-    plan = build(orders, problem, experiment, experiment.schedule)
+    plan = build(check(orders, problem), specify(experiment, experiment.schedule, problem))
     timeline, _ = simulate(plan, "simpy")
     assert list(timeline.violations()) == []
     return Run(plan, timeline, problem, frozenset({"dependencies"}))

@@ -31,7 +31,8 @@ from ppsim import engine
 from ppsim.formats import comms
 from ppsim.metrics import Run
 from ppsim.ops import COMPUTE, Ints, Kind, Op, Orders, from_ops
-from ppsim.plan.table import Needs, Plan
+from ppsim.plan import Dependencies
+from ppsim.plan.table import Plan
 from tests.real.cases import MULTI_STAGE, Case, simulated
 
 RECV = {Kind.F: (Kind.RECV_F, 1), Kind.B: (Kind.RECV_B, -1), Kind.I: (Kind.RECV_B, -1)}
@@ -88,7 +89,7 @@ def _with_needs(plan: Plan, more: Mapping[int, Sequence[int]]) -> Plan:
     needs = plan.transfers.needs
     lists = [[*needs.of(index), *more.get(index, ())] for index in range(len(plan.transfers))]
     ptr, event = np.cumsum([0, *map(len, lists)]), np.array(list(chain.from_iterable(lists)), np.int64)
-    return replace(plan, transfers=replace(plan.transfers, needs=Needs(ptr, event)))
+    return replace(plan, transfers=replace(plan.transfers, needs=Dependencies(ptr, event)))
 
 
 def sends_in_flight(plan: Plan) -> Plan:
@@ -100,13 +101,13 @@ def sends_in_flight(plan: Plan) -> Plan:
     src, dst = plan.routes.src[transfers.route], plan.routes.dst[transfers.route]
     after_same = np.append(False, plan.ops.kind[1:] == plan.ops.kind[:-1])
 
-    def eased(needs: Needs, rank: Ints, alone: NDArray[np.bool_]) -> Needs:
+    def eased(needs: Dependencies, rank: Ints, alone: NDArray[np.bool_]) -> Dependencies:
         message = needs.event - events.arrive(0)
         own = (message >= 0) & (src[np.maximum(message, 0)] == rank[needs.owner])
         event = np.where(own, events.start(message), needs.event)
         keep = ~(own & alone[needs.owner])
         counts = np.bincount(needs.owner[keep], minlength=len(needs.ptr) - 1)
-        return Needs(np.append(0, np.cumsum(counts)), event[keep])
+        return Dependencies(np.append(0, np.cumsum(counts)), event[keep])
 
     # A batch that follows another one in the same gap follows a send alone.
     received = replace(transfers, needs=eased(transfers.needs, dst, np.ones(len(transfers), bool)))

@@ -9,7 +9,8 @@ import numpy as np
 
 from ppsim.engine.timeline import Timeline
 from ppsim.metrics import Run
-from ppsim.plan.table import Needs, Plan, Transfers
+from ppsim.plan import Dependencies
+from ppsim.plan.table import Plan, Transfers
 
 Rows = Sequence[tuple[str, int, int]]
 """Ops of a rank in the order in which they ran, each with its start and end in ns."""
@@ -26,13 +27,13 @@ def measured_run(plan: Plan, found: Sequence[Rows]) -> Run:
             raise ValueError(f"rank {rank} ran {' '.join(op for op, _, _ in rows)}, planned was {' '.join(planned)}")
     start, end = (np.array([row[column] for rows in found for row in rows], np.int64) for column in (1, 2))
     nothing = np.empty(0, np.int64)
-    none = Needs.none(len(plan.ops))
+    none = Dependencies.none(len(plan.ops))
     partial = replace(
         plan,
         duration=end - start,
         start_needs=none,
         end_needs=none,
-        transfers=Transfers(*[nothing.astype(np.int32)] * 4, Needs.none(0)),
+        transfers=Transfers(*[nothing.astype(np.int32)] * 4, Dependencies.none(0)),
     )
     zero = start.min()
     return Run(partial, Timeline(partial, start - zero, end - zero, nothing, nothing))

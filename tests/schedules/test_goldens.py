@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ppsim.analysis.specify import specify
 from ppsim.ops import orderfile as dialects
 from ppsim.plan.unroll import with_recompute
 from tests.goldens import Case, cases
@@ -55,7 +56,7 @@ def settings(case: Case) -> dict[str, Any]:
 def test_order_is_the_frameworks(case: Case) -> None:
     exp = experiment(schedule(case), case.ranks, case.microbatches, **settings(case))
     problem = exp.problem()
-    orders = with_recompute(exp.schedule.orders(problem), problem, exp)
+    orders = with_recompute(exp.schedule.orders(problem), specify(exp, exp.schedule, problem))
     assert dialects.write(orders) == case.orders_text()
 
 

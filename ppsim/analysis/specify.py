@@ -1,0 +1,50 @@
+"""Experiment -> PlanSpec: the one place where settings become what a plan is built from."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Literal
+
+from ppsim.config.experiment import Experiment
+from ppsim.plan import PlanSpec, Recompute, Sending, Sync
+from ppsim.schedules import Problem, Schedule
+from ppsim.units import to_bytes
+
+
+def specify(experiment: Experiment, schedule: Schedule, problem: Problem) -> PlanSpec:
+    """What a plan of this experiment is built from, with its own schedule or another one, and that one's problem."""
+    pipeline, runtime, stages = experiment.pipeline, experiment.runtime, range(problem.stages)
+    eager = runtime.eager_threshold
+    return PlanSpec(
+        problem=problem,
+        topology=experiment.topology(),
+        sending=Sending(
+            mode=runtime.send,
+            eager_bytes=None if eager is None else to_bytes(eager),
+            batch_warmup=_batch_warmup(schedule, problem) if runtime.p2p == "fused" else None,
+        ),
+        sync=Sync(
+            pipelines=pipeline.data_parallel,
+            bucket_bytes=to_bytes(pipeline.grad_bucket),
+            overlapped=runtime.grad_sync == "overlapped",
+            batch_normalised=tuple(stage for stage in stages if pipeline.syncs(stage)),
+        ),
+        recompute=Recompute(
+            of_stage=tuple(pipeline.recomputed(stage) for stage in stages),
+            late=pipeline.recompute_when == "late",
+        ),
+        microbatch_weights=tuple(pipeline.microbatch_weights or [Fraction(1)]),
+        barrier=runtime.barrier,
+        version=_version(schedule),
+    )
+
+
+def _version(schedule: Schedule) -> Literal["newest", "first_stage", "double_buffered"]:
+    if schedule.double_buffered:
+        return "double_buffered"
+    return "first_stage" if schedule.uses_first_stage_version else "newest"
+
+
+def _batch_warmup(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
+    ranks, microbatches = problem.ranks, problem.microbatches
+    return tuple(schedule.fused_warmup(ranks, microbatches, rank) or 0 for rank in range(ranks))

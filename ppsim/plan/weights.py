@@ -1,0 +1,55 @@
+"""Weights of microbatches: what a cost becomes for a longer or a shorter one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from typing import TypeVar
+
+import numpy as np
+
+from ppsim.ops import NONE, Column, Constant, Longs, Numbers
+from ppsim.schedules.base import Slice
+from ppsim.units import to_bytes
+
+T = TypeVar("T")
+
+
+class Weights:
+    """Weights of microbatches (or of their slices) as a few distinct values and which of them each has."""
+
+    def __init__(self, given: tuple[Fraction, ...], slices: tuple[Slice, ...]) -> None:
+        parts = len(slices)
+        pairs = [(w * parts * s.time, w * parts * s.length) for w in given for s in slices]
+        distinct = sorted(set(pairs))
+        self.distinct = [time for time, _ in distinct]
+        self._lengths = [length for _, length in distinct]
+        place = {pair: index for index, pair in enumerate(distinct)}
+        self._index = np.array([place[pair] for pair in pairs], np.int64)
+
+    def index(self, microbatch: Numbers) -> Longs:
+        """Which distinct weight each row has; rows without a microbatch have weight 1 or whatever comes first."""
+        if len(self.distinct) == 1:
+            return np.zeros(len(microbatch), np.int64)
+        return self._index[np.where(microbatch == NONE, 0, microbatch % len(self._index))]
+
+    def sizes(self, values: tuple[Fraction, ...], stage: Numbers, microbatch: Numbers) -> Column:
+        """Bytes of each row's stage's value, for its microbatch."""
+        table = np.array(per_value(values, lambda value: [to_bytes(value * length) for length in self._lengths]))
+        if len(self.distinct) > 1:
+            return table[stage, self.index(microbatch)]
+        if np.all(table == table[0]):
+            return Constant(table[0, 0], len(stage))
+        return table[:, 0][stage]
+
+
+def per_value(values: Iterable[Fraction], make: Callable[[Fraction], T]) -> list[T]:
+    """``make`` of each value, called once for equal ones; a fraction's own hash takes longer than its two numbers'."""
+    made: dict[tuple[int, int], T] = {}
+    out = []
+    for value in values:
+        key = value.as_integer_ratio()
+        if key not in made:
+            made[key] = make(value)
+        out.append(made[key])
+    return out
