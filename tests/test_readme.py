@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import numpy as np
 import pytest
 
 import ppsim
-from tests import readme
+from tests import installed, readme
 from tests.readme import Block
 from tests.reference_outputs import MADE_WITH, made_with
 
@@ -150,25 +148,15 @@ def test_ci_runs_the_tests_by_the_same_command() -> None:
     assert extras is not None
     script = (readme.ROOT / ".ci" / "run").read_text(encoding="utf-8")
     assert extras[0] in script
-    assert re.search(r"^pytest$", script, re.M)
+    assert script.splitlines()[-2:] == ["pytest", "pytest -m slow"]  # all of them, each once
 
 
 @pytest.mark.slow
 def test_install_and_run(tmp_path: Path) -> None:
-    """The first command, in a fresh copy of what git holds or would hold."""
-    reachable = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(tmp_path), "simpy"]
-    if subprocess.run(reachable, capture_output=True, check=False).returncode:
-        pytest.skip("no package index within reach")
+    """The first command, in a fresh copy of the repository."""
+    installed.needs_an_index(tmp_path)
     (command,) = (b for b in BLOCKS if INSTALL in b.text and "pytest" not in b.text)
-    clone = tmp_path / "clone"
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=readme.ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    for name in filter(None, listed.stdout.split("\0")):
-        if (source := readme.ROOT / name).is_file():
-            (clone / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, clone / name)
+    clone = installed.clone(tmp_path / "clone")
     done = readme.run(command, clone)
     assert done.returncode == 0, done.stderr
     assert "quickstart: 1f1b, p = 4, m = 8; 64 ops" in done.stdout
