@@ -1,9 +1,16 @@
-"""What the compiled engine is made of: a heap and a sort of pairs of numbers."""
+"""What the compiled loops are made of: a heap and a sort of pairs of numbers, and who waits for which event."""
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ppsim._jit import compiled
+from ppsim.engine.timeline import NEVER
 from ppsim.ops import Longs
+
+Unsigned = NDArray[np.uint32]
+"""Unsigned, so that no code is made for indices below zero: a tenth of the time."""
 
 
 @compiled
@@ -52,3 +59,31 @@ def sort(pairs: Longs, size: int) -> None:
                 place -= gap
             pairs[place, 0], pairs[place, 1] = when, what
         gap //= 2
+
+
+@compiled
+def waiting_for(events: int, ptr: Unsigned, event: Unsigned) -> tuple[Unsigned, Unsigned]:
+    """What waits for each event e: ``waiting[first[e]:first[e + 1]]``."""
+    first = np.zeros(events + 1, np.uint32)
+    waiting = np.empty(len(event), np.uint32)
+    for awaited in event:
+        first[awaited] += 1
+    for e in range(events):
+        first[e + 1] += first[e]
+    for thing in range(len(ptr) - 1):
+        for k in range(ptr[thing], ptr[thing + 1]):
+            first[event[k]] -= 1
+            waiting[first[event[k]]] = thing
+    return first, waiting
+
+
+@compiled
+def tell(happened: int, first: Unsigned, waiting: Unsigned, moment: Longs, met: Unsigned, things: int) -> int:
+    """An event has happened: those that wait for it have one need less; returns the number of things in ``met``."""
+    for k in range(first[happened], first[happened + 1]):
+        thing = waiting[k]
+        moment[thing] += 1
+        if moment[thing] == NEVER:
+            met[things] = thing
+            things += 1
+    return things

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppsim.ops import Kind, Numbers, OpTable
+from ppsim.ops import Constant, Kind, Numbers, OpTable
 from ppsim.plan.spec import PlanSpec
 from ppsim.plan.table import Category, Events, Holdings, Versions
 from ppsim.schedules.base import Problem
@@ -32,8 +32,7 @@ def versions(ops: OpTable, events: Events, spec: PlanSpec) -> Versions | None:
     used[forward] = version
     backward = ops.index.lookup(Kind.B, Kind.I)[ops.index.key[forward]]
     used[backward[backward >= 0]] = version[backward >= 0]
-    last = _backward_end(ops)[ops.index.key[forward]]
-    return Versions(used, updates, _stashed(ops, events, updates, forward, version, last))
+    return Versions(used, updates, _stashed(ops, events, updates, used))
 
 
 def _backward_end(ops: OpTable) -> Numbers:
@@ -67,11 +66,11 @@ def _known_at_entry(ops: OpTable, forward: Numbers, current: Numbers, problem: P
     return rounds
 
 
-def _stashed(
-    ops: OpTable, events: Events, updates: Numbers, forward: Numbers, version: Numbers, last: Numbers
-) -> Holdings:
+def _stashed(ops: OpTable, events: Events, updates: Numbers, used: Numbers) -> Holdings:
     """Versions that outlive the update that supersedes them."""
-    rank = ops.rank[forward].astype(np.int64)
+    forward = ops.index.select(Kind.F)
+    rank, version = ops.rank[forward].astype(np.int64), used[forward]
+    last = _backward_end(ops)[ops.index.key[forward]]
     first = np.searchsorted(updates, ops.offsets[:-1])
     count = np.diff(np.append(first, len(updates)))
     # Version v of a rank is superseded by its update number v (from 0).
@@ -82,8 +81,8 @@ def _stashed(
     kept = np.flatnonzero(needed_until > updates)
     return Holdings(
         rank=ops.rank[updates[kept]],
-        category=np.full(len(kept), Category.STASH, np.int8),
-        bytes=np.ones(len(kept), np.int64),
+        category=Constant(np.int8(Category.STASH), len(kept)),
+        bytes=Constant(np.int64(1), len(kept)),
         since=events.end(updates[kept]),
         until=events.end(needed_until[kept]),
     )
