@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from ppsim.ops import Kind, Longs
+from ppsim.ops import About, Kind, Longs
 from ppsim.plan.table import Plan
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ SENDS_AND_MOVES = (
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """Start and end in ns of every op; ready and start of every transfer. Both rows of an atomic pair span the pair."""
+    """When everything in a plan began and ended. Both rows of an atomic pair span the pair."""
 
     plan: Plan
-    start: Longs
-    end: Longs
-    ready: Longs
-    transfer_start: Longs
+    start: Annotated[Longs, About("when each op began", "ns")]
+    end: Annotated[Longs, About("when each op ended", "ns")]
+    ready: Annotated[Longs, About("when each transfer had all that it waits for", "ns")]
+    transfer_start: Annotated[Longs, About("when each transfer took its ports", "ns")]
     compiled: bool = False
     """Whether the compiled engine made it, so that Numba is there to compile what goes through all events, too."""
 

@@ -1,6 +1,19 @@
 """Ops: the kinds, one op and its text, the op table with its index, order files, the vocabulary of schedules."""
 
-from ppsim.ops.column import Column, Constant, Flags, Ints, Kinds, Longs, Numbers, among, joined, narrowest
+from ppsim.ops.column import (
+    About,
+    Column,
+    Constant,
+    Flags,
+    Ints,
+    Kinds,
+    Longs,
+    Numbers,
+    among,
+    columns_of,
+    joined,
+    narrowest,
+)
 from ppsim.ops.index import Extent, Index
 from ppsim.ops.op import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Kind, Op, cell, parse_cell
 from ppsim.ops.orders import Grid, Orders
@@ -17,6 +30,7 @@ __all__ = [
     "MOVES",
     "NONE",
     "WITHOUT_MICROBATCH",
+    "About",
     "Column",
     "Constant",
     "Extent",
@@ -35,6 +49,7 @@ __all__ = [
     "alternate",
     "among",
     "cell",
+    "columns_of",
     "concat",
     "from_ops",
     "fuse",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
@@ -17,6 +17,21 @@ Longs = NDArray[np.int64]
 Kinds = NDArray[np.int8]
 Numbers = NDArray[np.signedinteger]
 Flags = NDArray[np.bool_]
+
+
+class About(NamedTuple):
+    """What a column says of each row, in which unit, and what stands where there is nothing to say."""
+
+    meaning: str
+    unit: str = "row"
+    nothing: str = ""
+
+
+def columns_of(table: type) -> dict[str, About]:
+    """The columns of a table's class, which are annotated with what they are about."""
+    hints = get_type_hints(table, include_extras=True)
+    found = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+    return {name: about[0] for name, about in found.items() if about and isinstance(about[0], About)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

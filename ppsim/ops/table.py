@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import overload
+from typing import Annotated, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops.column import Column, Constant, Ints, Kinds, Longs, narrowest
+from ppsim.ops.column import About, Column, Constant, Ints, Kinds, Longs, narrowest
 from ppsim.ops.index import Extent, Index
 from ppsim.ops.op import NONE, Kind, Op, cell
 
@@ -19,14 +19,12 @@ from ppsim.ops.op import NONE, Kind, Op, cell
 class OpTable:
     """An ordered table of ops as columns of equal length, rank after rank; what schedules write as ``Ops``."""
 
-    kind: Kinds
-    stage: Ints
-    microbatch: Ints
-    step: Column
-    group: Column
-    """Shared by the two rows of a fused pair."""
-    peer: Column
-    """The rank that an activation moves to or comes from."""
+    kind: Annotated[Kinds, About("what the op does", "Kind")]
+    stage: Annotated[Ints, About("the part of the model", "stage")]
+    microbatch: Annotated[Ints, About("the part of the batch", "microbatch, from 0 in every step", "-1")]
+    step: Annotated[Column, About("the optimizer step", "step")]
+    group: Annotated[Column, About("shared by the two rows of a fused pair", "pair", "-1")]
+    peer: Annotated[Column, About("where an activation moves to or comes from", "rank; -2: the host", "-1")]
     offsets: Longs
     """Rank r's rows are ``offsets[r]:offsets[r + 1]``; a table that says nothing of ranks is of one."""
     extent: Extent | None = None

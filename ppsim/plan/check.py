@@ -18,16 +18,17 @@ class CheckedOrders(Orders):
     """Orders that ``check`` has found legal: on every rank each op stands after those of that rank that it needs."""
 
 
-Place = Callable[[int, int], str]
-"""Where a rank's op is listed (a fused pair is one), both counted from 0."""
-
-
 def _row_and_column(rank: int, cell: int) -> str:
     return f"row {rank + 1}, column {cell + 1}"
 
 
-def check(orders: Orders, problem: Problem, label: str = "schedule", place: Place = _row_and_column) -> CheckedOrders:
-    """The orders as checked ones. Raises ScheduleError unless they are legal; deadlocks are the engine's business."""
+def check(
+    orders: Orders, problem: Problem, label: str = "schedule", place: Callable[[int, int], str] = _row_and_column
+) -> CheckedOrders:
+    """The orders as checked ones. Raises ScheduleError unless they are legal; deadlocks are the engine's business.
+
+    ``place`` says where the schedule lists a rank's op (a fused pair is one), both counted from 0.
+    """
     checker = _Checker(orders, problem, place)
     found = list(checker.mistakes())
     if found:
@@ -44,7 +45,7 @@ def _without(lists: Sequence[Sequence[int]]) -> list[int]:
 class _Checker:
     """The orders as columns, with a place to look ops up."""
 
-    def __init__(self, orders: Orders, problem: Problem, place: Place) -> None:
+    def __init__(self, orders: Orders, problem: Problem, place: Callable[[int, int], str]) -> None:
         self.problem, self.place = problem, place
         self.m = problem.microbatches * (problem.steps if problem.stream else 1)
         self.table = replace(orders.table, extent=Extent(problem.stages, self.m))

@@ -18,12 +18,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.errors import Notice
-from ppsim.ops import NONE, Column, Flags, Ints, Longs, OpTable, narrowest
+from ppsim.ops import NONE, About, Column, Flags, Ints, Longs, OpTable, narrowest
 from ppsim.ops.placement import Placement
 from ppsim.plan.dependencies import Dependencies
 
@@ -81,26 +82,27 @@ class Events:
 
 @dataclass(frozen=True, eq=False)
 class Routes:
-    """One row per (source, destination, size): times in ns, bytes, and the two ports (-1: none)."""
+    """The ways of messages: one row per (source, destination, bytes)."""
 
-    src: Ints
-    dst: Ints
-    bytes: Longs
-    occupancy: Longs
-    latency: Longs
-    egress: Ints
-    ingress: Ints
+    src: Annotated[Ints, About("the sender", "rank")]
+    dst: Annotated[Ints, About("the receiver; the sender itself: its copy in another pipeline", "rank")]
+    bytes: Annotated[Longs, About("size of the message", "B")]
+    occupancy: Annotated[Longs, About("how long it holds its ports", "ns")]
+    latency: Annotated[Longs, About("its flight after that", "ns")]
+    egress: Annotated[Ints, About("the port that it leaves by", "place in Plan.ports", "-1")]
+    ingress: Annotated[Ints, About("the port that it comes in by", "place in Plan.ports", "-1")]
 
 
 @dataclass(frozen=True, eq=False)
 class Transfers:
-    """One row per transfer: its route, the row that issues it, the row that consumes it (-1: none), what it carries."""
+    """Messages, moves and gradient buckets, in the order of the rows that issue them."""
 
-    route: Ints
-    producer: Ints
-    issuer: Ints
-    consumer: Ints
+    route: Annotated[Ints, About("its way", "row of Routes")]
+    producer: Annotated[Ints, About("the op whose output it carries")]
+    issuer: Annotated[Ints, About("the op whose place in its rank's list orders it at a port")]
+    consumer: Annotated[Ints, About("the op that takes what it carries", "row", "-1")]
     needs: Dependencies
+    """What each waits for until it is ready."""
 
     def __len__(self) -> int:
         return len(self.route)
@@ -108,13 +110,13 @@ class Transfers:
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Memory that is held from one event to another; ``rank``, ``category``, ``bytes`` and the two event numbers."""
+    """Memory that is held from one event to another."""
 
-    rank: Ints
-    category: Column
-    bytes: Column
-    since: Ints
-    until: Ints
+    rank: Annotated[Ints, About("where", "rank")]
+    category: Annotated[Column, About("what for", "Category")]
+    bytes: Annotated[Column, About("how much", "B")]
+    since: Annotated[Ints, About("from when on", "event")]
+    until: Annotated[Ints, About("until when", "event")]
 
     def __len__(self) -> int:
         return len(self.rank)
@@ -124,8 +126,7 @@ class Holdings:
 class Versions:
     """Weight versions where updates come without a flush: 0 is the first, the u-th update of a rank makes version u."""
 
-    used: Longs
-    """By row: the version that a forward and its backward use, -1 for other ops."""
+    used: Annotated[Longs, About("the version that a forward and its backward use", "version", "-1")]
     updates: Longs
     """The rows whose ends are updates, ascending."""
     stashed: Holdings
@@ -137,16 +138,20 @@ class Plan:
     """All that the engine needs, and all that the metrics need to explain its answer."""
 
     ops: OpTable
-    duration: Longs
-    """Ns of every op by itself."""
+    duration: Annotated[Longs, About("of every op by itself; of an atomic pair on its first row", "ns")]
     atomic: bool
+    """Fused pairs hand on both outputs at their end."""
     start_needs: Dependencies
+    """What each op waits for before it begins, beside the op before it on its rank."""
     end_needs: Dependencies
+    """What each op waits for before it ends, beside its duration."""
     transfers: Transfers
     routes: Routes
     ports: tuple[str, ...]
+    """Their names."""
     holdings: Holdings
     in_flight: Holdings
+    """Activations by number, a byte each."""
     static: Longs
     """Bytes held throughout, shape (categories, ranks)."""
     capacity: int | None
