@@ -22,7 +22,7 @@ def notices(experiment: Experiment, problem: Problem, schedule: Schedule) -> Ite
     yield from _zero_times(problem, schedule.trains)
     yield from _zero_sizes(experiment, problem)
     yield from _memory_alone(experiment, problem)
-    yield from _without_effect(experiment, schedule.explicit_recompute)
+    yield from _without_effect(experiment)
     yield from _slips(experiment)
     if experiment.sweep is not None:
         yield Notice("sweep", "sweep", "this runs the base case; `ppsim sweep` runs the others")
@@ -70,7 +70,7 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
             return
 
 
-def _without_effect(experiment: Experiment, explicit_recompute: bool) -> Iterator[Notice]:
+def _without_effect(experiment: Experiment) -> Iterator[Notice]:
     cluster, runtime, pipeline = experiment.cluster, experiment.runtime, experiment.pipeline
     idle: list[tuple[str, str]] = []
     if pipeline.ranks == 1:
@@ -90,7 +90,7 @@ def _without_effect(experiment: Experiment, explicit_recompute: bool) -> Iterato
     idle += [
         (f"costs.{key}", "nothing is recomputed")
         for key in ("recompute", "stage_input")
-        if pipeline.recompute == "none" and getattr(experiment.costs, key) is not None and not explicit_recompute
+        if pipeline.recompute == "none" and getattr(experiment.costs, key) is not None
     ]
     if runtime.eager_threshold and runtime.send != "rendezvous":
         idle.append(("runtime.eager_threshold", "it matters under send: rendezvous alone"))

@@ -115,8 +115,6 @@ class Schedule(Model):
     """No flush: the orders hold the whole stream of ``steps * microbatches`` minibatches, each with its own update."""
     double_buffered: ClassVar[bool] = False
     """Asynchronous, but one update per step: its minibatches use the version before the newest there could be."""
-    explicit_recompute: ClassVar[bool] = False
-    """The orders hold their own R ops."""
 
     @property
     def uses_first_stage_version(self) -> bool:

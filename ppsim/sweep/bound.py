@@ -95,7 +95,7 @@ def _work(experiment: Experiment, problem: Problem, stage: int) -> Fraction:
         once = min(costs.overlapped[stage], costs.forward[stage] + min(costs.backward))
     again = Fraction(0)
     mode, schedule = pipeline.recomputed(stage), experiment.schedule
-    if mode != "none" and schedule.trains and not schedule.explicit_recompute:
+    if mode != "none" and schedule.trains:
         repeated = weights[:-1] if mode == "except_last" else weights
         again = costs.recompute[stage] * sum(repeated, Fraction(0))
     length = sum(weights, Fraction(0))
