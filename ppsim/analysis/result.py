@@ -15,7 +15,7 @@ from ppsim.config.experiment import Experiment
 from ppsim.config.resolved import config_id
 from ppsim.engine.timeline import PER_SECOND, Timeline
 from ppsim.errors import Notice
-from ppsim.metrics import METRICS, Run, bubble, links, memory, scalars, staleness, waits
+from ppsim.metrics import Run, links, memory, rows, scalars, tables, waits
 from ppsim.plan.check import CheckedOrders
 from ppsim.plan.table import CATEGORIES, Plan
 from ppsim.schedules.base import Problem, Schedule
@@ -77,7 +77,9 @@ class Result:
             "theory": self.theory,
             "per_rank": self.per_rank(),
             "per_stage": self.per_stage(),
-            **{name: found.of(self.run) for name, found in METRICS.items() if found.unit == "table"},
+            "links": rows(self.run, "link"),
+            "pairs": rows(self.run, "pair"),
+            **tables(self.run),
             "warnings": [notice._asdict() for notice in self.notices],
         }
 
@@ -119,56 +121,11 @@ class Result:
 
     def per_rank(self) -> list[dict[str, Any]]:
         """A row per rank: time by cause, memory by category, versions."""
-        run, plan = self.run, self.plan
-        makespan = max(self.timeline.makespan, 1)
-        busy, idle = run.once(bubble.busy), run.once(bubble.idle)
-        again, span = run.once(bubble.recompute), run.once(bubble.span)
-        causes = run.once(waits.by_cause) if "dependencies" in run.knows else None
-        has_memory = "memory" in run.knows
-        peak = run.once(memory.peak_bytes) if has_memory else None
-        by_category = run.once(memory.peak_by_category) if has_memory else None
-        when = run.once(memory.peak_time) if has_memory else None
-        in_flight = run.once(memory.peak_in_flight) if has_memory else None
-        versions = run.once(staleness.weight_versions)
-        stale = run.once(staleness.staleness)
-        return [
-            {
-                "rank": r,
-                "busy_s": int(busy[r]) / PER_SECOND,
-                "recompute_s": int(again[r]) / PER_SECOND,
-                "idle_s": int(idle[r]) / PER_SECOND,
-                "span_s": int(span[r]) / PER_SECOND,
-                "bubble_ratio": int(idle[r]) / makespan,
-                "waits_s": None
-                if causes is None
-                else {cause: int(causes[r, c]) / PER_SECOND for c, cause in enumerate(waits.CAUSES)},
-                "peak_memory_bytes": None if peak is None else int(peak[r]),
-                "peak_memory_at_s": None if when is None else int(when[r]) / PER_SECOND,
-                "peak_by_category": None
-                if by_category is None
-                else {name: int(by_category[c, r]) for c, name in enumerate(CATEGORIES)},
-                "peak_in_flight": None if in_flight is None else int(in_flight[r]),
-                "weight_versions": None if versions is None else int(versions[r]),
-                "staleness": None if stale is None else int(stale[r]),
-            }
-            for r in range(plan.ops.ranks)
-        ]
+        return rows(self.run, "rank") or []
 
     def per_stage(self) -> list[dict[str, Any]]:
         """A row per stage and rank that holds it: times of one op of weight 1, peak of its activations."""
-        costs = self.problem.costs
-        peak = self.run.once(memory.peak_activation_by_stage) if "memory" in self.run.knows else {}
-        return [
-            {
-                "stage": stage,
-                "rank": rank,
-                "forward_s": float(costs.forward[stage]),
-                "backward_s": float(costs.backward[stage]),
-                "peak_activation_bytes": peak.get((rank, stage), 0),
-            }
-            for stage, ranks in enumerate(self.plan.placement.ranks_of)
-            for rank in ranks
-        ]
+        return rows(self.run, "stage") or []
 
     @cached_property
     def tasks(self) -> pd.DataFrame:

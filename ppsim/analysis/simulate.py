@@ -20,7 +20,7 @@ from ppsim.engine.timeline import PER_SECOND
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, Notice, ScheduleError, shown
 from ppsim.metrics import Run, scalars
-from ppsim.metrics.base import Need
+from ppsim.metrics.base import SIMULATED
 from ppsim.metrics.memory import too_much
 from ppsim.ops import NONE, Orders
 from ppsim.plan import Plan, build, check
@@ -70,7 +70,7 @@ def simulate(
         *_unused(experiment, plan),
         *_alternative(experiment, schedule, problem, timeline.makespan, engine),
     ]
-    executed = Run(plan, timeline, problem, _known(experiment), experiment.samples_per_step)
+    executed = Run(plan, timeline, problem, SIMULATED, experiment.samples_per_step)
     found += too_much(executed)
     spread = _spread(experiment, executed, engine)
     return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
@@ -114,13 +114,6 @@ def _alternative(
     instead = run(build(check(other.orders(problem), problem), specify(experiment, other, problem)), engine)[0].makespan
     now, then = (show(Fraction(ns, PER_SECOND), "time") for ns in (makespan, instead))
     yield Notice("alternative", "schedule", f"{name} gives {then} instead of {now}")
-
-
-def _known(experiment: Experiment) -> frozenset[Need]:
-    known: set[Need] = {"dependencies", "costs", "memory", "links"}
-    if experiment.samples_per_step is not None:
-        known.add("samples")
-    return frozenset(known)
 
 
 def _causes(experiment: Experiment, schedule: Schedule, problem: Problem) -> Iterator[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from ppsim import formats
 from ppsim.display.console import table_of
 from ppsim.hardware import catalog
-from ppsim.metrics import METRICS
+from ppsim.metrics import Metric
+from ppsim.metrics import known as of_scope
+from ppsim.metrics.base import Scope
 from ppsim.schedules import Schedule, known
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ def rows(what: str) -> list[dict[str, Any]]:
     if what == "schedules":
         return [_schedule(name, schedule) for name, schedule in sorted(known().items())]
     if what == "metrics":
-        return [{"metric": m.name, "unit": m.unit, "definition": m.definition} for m in METRICS.values()]
+        return [_metric(found) for scope in get_args(Scope) for found in of_scope(scope).values()]
     if what == "formats":
         return [{"format": f.name, "command": COMMANDS[f.does], "what": f.what} for f in formats.known()]
     table = {"devices": catalog.devices, "links": catalog.links, "models": catalog.models}[what]()
@@ -31,6 +33,14 @@ def rows(what: str) -> list[dict[str, Any]]:
         {what[:-1]: name, **{key: row.get(key, "") for key in columns}, "source": row["source"]}
         for name, row in table.items()
     ]
+
+
+def _metric(found: Metric) -> dict[str, Any]:
+    needs = ", ".join(found.needs)
+    return {
+        "metric": found.name, "scope": found.scope, "unit": found.unit, "better": found.better or "", "needs": needs,
+        "definition": found.definition,
+    }  # fmt: skip
 
 
 def _schedule(name: str, schedule: type[Schedule]) -> dict[str, Any]:

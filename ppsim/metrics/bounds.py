@@ -42,25 +42,35 @@ def run_bound(run: Run) -> int:
 
 
 @metric(
-    "step_bound_s",
+    scope="run",
     unit="s",
+    better="low",
     definition="largest over ranks of the forwards before its first op plus all its work in a step",
     needs=("costs",),
+    of_work=True,
 )
 def step_bound_s(run: Run) -> float:
     """No schedule with these costs and this placement beats it in one step."""
     return step_bound(run) / PER_SECOND
 
 
-@metric("busy_bound_s", unit="s", definition="work of the busiest rank in a step", needs=("costs",))
+@metric(
+    scope="run",
+    unit="s",
+    better="low",
+    definition="work of the busiest rank in a step",
+    needs=("costs",),
+    of_work=True,
+)
 def busy_bound_s(run: Run) -> float:
     """The bound for many steps without a barrier."""
     return int(run.once(busy).max(initial=0)) / _steps(run) / PER_SECOND
 
 
 @metric(
-    "max_speedup",
+    scope="run",
     unit="1",
+    better="low",
     definition="makespan / step_bound_s (of several steps: / their bound)",
     needs=("costs",),
 )
@@ -70,7 +80,7 @@ def max_speedup(run: Run) -> float | None:
     return run.timeline.makespan / bound if bound else None
 
 
-@metric("max_speedup_stream", unit="1", definition="makespan / busy_bound_s", needs=("costs",))
+@metric(scope="run", unit="1", better="low", definition="makespan / busy_bound_s", needs=("costs",))
 def max_speedup_stream(run: Run) -> float | None:
     """What a perfect schedule would win over many steps without a barrier."""
     bound = int(run.once(busy).max(initial=0))

@@ -62,26 +62,67 @@ def idle(run: Run) -> Longs:
     return run.timeline.makespan - run.once(busy)
 
 
-@metric("makespan_s", unit="s", definition="end of the last op and arrival of the last transfer")
+def _seconds(ns: Longs) -> list[float]:
+    """Each as the nearest number of seconds."""
+    return [value / PER_SECOND for value in ns.tolist()]
+
+
+@metric(
+    scope="run",
+    unit="s",
+    better="low",
+    definition="end of the last op and arrival of the last transfer",
+    of_work=True,
+)
 def makespan_s(run: Run) -> float:
     """Length of the whole run."""
     return run.timeline.makespan / PER_SECOND
 
 
-@metric("bubble_ratio", unit="1", definition="idle / (ranks x makespan)")
+@metric(scope="run", unit="1", better="low", definition="idle / (ranks x makespan)")
 def bubble_ratio(run: Run) -> float:
     """Share of the device time that is lost."""
     return int(run.once(idle).sum()) / max(run.plan.ops.ranks * run.timeline.makespan, 1)
 
 
-@metric("bubble_overhead", unit="1", definition="idle / busy")
+@metric(scope="run", unit="1", better="low", definition="idle / busy")
 def bubble_overhead(run: Run) -> float | None:
     """Idle over busy time; None where nothing is busy."""
     work = int(run.once(busy).sum())
     return int(run.once(idle).sum()) / work if work else None
 
 
-@metric("max_span_s", unit="s", definition="largest over ranks of last end - first start")
+@metric(scope="run", unit="s", better="low", definition="largest over ranks of last end - first start", of_work=True)
 def max_span_s(run: Run) -> float:
     """What the zero-bubble papers quote as the length of a step."""
     return int(run.once(span).max(initial=0)) / PER_SECOND
+
+
+@metric(scope="rank", unit="s", definition="time of its compute ops")
+def busy_s(run: Run) -> list[float]:
+    """Busy time of every rank."""
+    return _seconds(run.once(busy))
+
+
+@metric(scope="rank", unit="s", better="low", definition="busy time that recomputes; part of busy_s")
+def recompute_s(run: Run) -> list[float]:
+    """Recomputation of every rank."""
+    return _seconds(run.once(recompute))
+
+
+@metric(scope="rank", unit="s", better="low", definition="makespan - busy time")
+def idle_s(run: Run) -> list[float]:
+    """Idle time of every rank."""
+    return _seconds(run.once(idle))
+
+
+@metric(scope="rank", unit="s", better="low", definition="end of its last compute op - start of its first")
+def span_s(run: Run) -> list[float]:
+    """Span of every rank."""
+    return _seconds(run.once(span))
+
+
+@metric(scope="rank", name="bubble_ratio", unit="1", better="low", definition="idle / makespan")
+def idle_share(run: Run) -> list[float]:
+    """Share of every rank's time that is lost."""
+    return [ns / max(run.timeline.makespan, 1) for ns in run.once(idle).tolist()]

@@ -180,7 +180,8 @@ def by_kind(run: Run) -> dict[str, int]:
 
 
 @metric(
-    "critical_path",
+    scope="run",
+    name="critical_path",
     unit="table",
     definition="time by kind on the chain that determines the makespan; flights: link latencies on it",
     needs=("dependencies",),

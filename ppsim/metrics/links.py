@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,35 +16,68 @@ def messages(run: Run) -> Longs:
     return np.bincount(run.plan.transfers.route, minlength=len(run.plan.routes.src))
 
 
-@metric("links", unit="table", definition="per port: bytes, busy time, busy time / makespan", needs=("links",))
-def links(run: Run) -> list[dict[str, Any]]:
-    """One row per port in use, in the order of their names' first use."""
-    plan, routes = run.plan, run.plan.routes
-    count = run.once(messages)
-    size, busy = count * routes.bytes, count * routes.occupancy
-    total_size, total_busy = np.zeros(len(plan.ports), np.int64), np.zeros(len(plan.ports), np.int64)
-    for port in (routes.egress, routes.ingress):
+def _by_port(run: Run, per_message: Longs) -> Longs:
+    """The sum over each port's messages."""
+    plan, total = run.plan, np.zeros(len(run.plan.ports), np.int64)
+    carried = run.once(messages) * per_message
+    for port in (plan.routes.egress, plan.routes.ingress):
         used = port >= 0
-        np.add.at(total_size, port[used], size[used])
-        np.add.at(total_busy, port[used], busy[used])
-    makespan = max(run.timeline.makespan, 1)
-    return [
-        {"port": name, "bytes": int(b), "busy_s": int(t) / PER_SECOND, "utilization": int(t) / makespan}
-        for name, b, t in zip(plan.ports, total_size, total_busy, strict=True)
-    ]
+        np.add.at(total, port[used], carried[used])
+    return total
 
 
-@metric("pairs", unit="table", definition="per ordered pair of ranks: messages and bytes", needs=("links",))
-def pairs(run: Run) -> list[dict[str, int]]:
-    """One row per (src, dst) that exchange messages, moves included, gradient sync not; sorted."""
-    routes = run.plan.routes
-    count = run.once(messages)
-    found: dict[tuple[int, int], list[int]] = {}
-    for src, dst, size, times in zip(
-        routes.src.tolist(), routes.dst.tolist(), routes.bytes.tolist(), count.tolist(), strict=True
-    ):
-        if src != dst and times:
-            row = found.setdefault((src, dst), [0, 0])
-            row[0] += times
-            row[1] += times * size
-    return [{"src": s, "dst": d, "messages": n, "bytes": b} for (s, d), (n, b) in sorted(found.items())]
+def _busy(run: Run) -> Longs:
+    return _by_port(run, run.plan.routes.occupancy)
+
+
+@metric(scope="link", name="bytes", unit="B", definition="all messages through the port", needs=("links",))
+def port_bytes(run: Run) -> Longs:
+    """Bytes through every port."""
+    return _by_port(run, run.plan.routes.bytes)
+
+
+@metric(scope="link", name="busy_s", unit="s", definition="time that messages occupy the port", needs=("links",))
+def port_busy_s(run: Run) -> list[float]:
+    """Busy time of every port."""
+    return [ns / PER_SECOND for ns in run.once(_busy).tolist()]
+
+
+@metric(scope="link", unit="1", definition="busy time / makespan", needs=("links",))
+def utilization(run: Run) -> list[float]:
+    """Share of the makespan that every port is busy."""
+    return [ns / max(run.timeline.makespan, 1) for ns in run.once(_busy).tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Ordered pairs of ranks that exchange messages, moves included, gradient sync not: how many, of how many bytes."""
+
+    src: Longs
+    dst: Longs
+    messages: Longs
+    bytes: Longs
+
+
+def pairs(run: Run) -> Pairs:
+    """By source, then destination."""
+    routes, count = run.plan.routes, run.once(messages)
+    used = np.flatnonzero((routes.src != routes.dst) & (count > 0))
+    codes, which = np.unique(
+        routes.src[used].astype(np.int64) * run.plan.ops.ranks + routes.dst[used], return_inverse=True
+    )
+    number, size = np.zeros((2, len(codes)), np.int64)
+    np.add.at(number, which, count[used])
+    np.add.at(size, which, count[used] * routes.bytes[used])
+    return Pairs(codes // run.plan.ops.ranks, codes % run.plan.ops.ranks, number, size)
+
+
+@metric(scope="pair", name="messages", unit="count", definition="messages from src to dst", needs=("links",))
+def pair_messages(run: Run) -> Longs:
+    """Messages of every pair."""
+    return run.once(pairs).messages
+
+
+@metric(scope="pair", name="bytes", unit="B", definition="bytes from src to dst", needs=("links",))
+def pair_bytes(run: Run) -> Longs:
+    """Bytes of every pair."""
+    return run.once(pairs).bytes

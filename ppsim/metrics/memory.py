@@ -17,7 +17,7 @@ from ppsim.errors import Notice
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.peaks import Groups, Peaks, by_group_and_time, peaks
 from ppsim.ops import Kinds, Longs
-from ppsim.plan.table import Category, Holdings
+from ppsim.plan.table import CATEGORIES, Category, Holdings
 from ppsim.units import show
 
 
@@ -75,11 +75,6 @@ def peak_time(run: Run) -> Longs:
     return np.maximum(run.once(rank_peaks).since, 0)
 
 
-def peak_in_flight(run: Run) -> Longs:
-    """Most (stage, microbatch) activations alive on a rank at once."""
-    return peaks(run, run.plan.in_flight).bytes
-
-
 def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     """Peak activation bytes of each (rank, stage)."""
     plan, held, stages = run.plan, run.plan.holdings, run.plan.placement.stages
@@ -133,16 +128,66 @@ def curves(run: Run) -> Curves:
     return Curves(rank_, time_, level_)
 
 
-@metric("peak_memory_bytes", unit="B", definition="most that any rank holds at once", needs=("memory",))
+@metric(scope="run", unit="B", better="low", definition="most that any rank holds at once", needs=("memory",))
 def peak_memory_bytes(run: Run) -> int:
     """The largest peak."""
     return int(run.once(peak_bytes).max())
 
 
-@metric("fits", unit="bool", definition="peak memory <= the device's memory on every rank", needs=("memory",))
+@metric(scope="run", unit="bool", definition="peak memory <= the device's memory on every rank", needs=("memory",))
 def fits(run: Run) -> bool | None:
     """Whether every rank's peak is within the device's memory; None where that isn't known."""
     return None if run.plan.capacity is None else peak_memory_bytes(run) <= run.plan.capacity
+
+
+@metric(
+    scope="rank",
+    name="peak_memory_bytes",
+    unit="B",
+    better="low",
+    definition="most that it holds at once",
+    needs=("memory",),
+)
+def rank_peak_bytes(run: Run) -> Longs:
+    """The peak of every rank."""
+    return run.once(peak_bytes)
+
+
+@metric(scope="rank", unit="s", definition="when its peak begins", needs=("memory",))
+def peak_memory_at_s(run: Run) -> list[float]:
+    """When the peak of every rank begins."""
+    return [ns / PER_SECOND for ns in peak_time(run).tolist()]
+
+
+@metric(
+    scope="rank",
+    name="peak_by_category",
+    unit="table",
+    definition="bytes held at its peak, by what for",
+    needs=("memory",),
+)
+def rank_peak_by_category(run: Run) -> list[dict[str, int]]:
+    """Bytes by category at the peak of every rank."""
+    return [dict(zip(CATEGORIES, held, strict=True)) for held in peak_by_category(run).T.tolist()]
+
+
+@metric(
+    scope="rank",
+    unit="count",
+    better="low",
+    definition="most (stage, microbatch) activations alive at once, from the start of F to the end of B or I",
+    needs=("memory",),
+)
+def peak_in_flight(run: Run) -> Longs:
+    """Most activations alive on every rank at once."""
+    return peaks(run, run.plan.in_flight).bytes
+
+
+@metric(scope="stage", unit="B", better="low", definition="most of its activations held at once", needs=("memory",))
+def peak_activation_bytes(run: Run) -> list[int]:
+    """Peak activation bytes of every stage on each of its ranks."""
+    peak = run.once(peak_activation_by_stage)
+    return [peak.get((rank, s), 0) for s, ranks in enumerate(run.plan.placement.ranks_of) for rank in ranks]
 
 
 def too_much(run: Run) -> Iterator[Notice]:

@@ -8,31 +8,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppsim.metrics.base import Run
+from ppsim.metrics.base import Run, metric
 from ppsim.metrics.peaks import peaks
 from ppsim.ops import Kind, Longs
 
 
-def weight_versions(run: Run) -> Longs | None:
+@metric(
+    scope="rank",
+    unit="count",
+    better="low",
+    definition="most versions of the weights held at once, the current one among them",
+    needs=("dependencies",),
+)
+def weight_versions(run: Run) -> Longs:
     """Most weight versions that a rank holds at once: the current one, and all that a minibatch still needs.
 
     With vertical sync a stage also keeps what a minibatch that has not reached it yet will need. 1 where the schedule
-    flushes; None where it isn't known what the ops used.
+    flushes.
     """
-    if "dependencies" not in run.knows:
-        return None
     if run.plan.versions is None:
         return np.ones(run.plan.ops.ranks, np.int64)
     return 1 + peaks(run, run.plan.versions.stashed).bytes
 
 
-def staleness(run: Run) -> Longs | None:
+@metric(
+    scope="rank",
+    unit="count",
+    better="low",
+    definition="most updates that a backward's weights lag behind, since the version of its forward",
+    needs=("dependencies",),
+)
+def staleness(run: Run) -> Longs:
     """Most updates per rank that a backward's weights lag behind when it starts, since the version of its forward.
 
-    0 where the schedule flushes; None where it isn't known what the ops used.
+    0 where the schedule flushes.
     """
-    if "dependencies" not in run.knows:
-        return None
     plan, found = run.plan, run.plan.versions
     out = np.zeros(plan.ops.ranks, np.int64)
     if found is not None:

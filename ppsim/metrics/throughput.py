@@ -13,34 +13,39 @@ from ppsim.metrics.bubble import busy
 from ppsim.ops import Kind, among
 
 
-@metric("step_time_s", unit="s", definition="makespan / steps")
+@metric(scope="run", unit="s", better="low", definition="makespan / steps", of_work=True)
 def step_time_s(run: Run) -> float:
     """Mean time of a step."""
     return run.timeline.makespan / run.plan.steps / PER_SECOND
 
 
-@metric("microbatches_per_s", unit="1/s", definition="microbatches · steps / makespan")
+@metric(scope="run", unit="1/s", better="high", definition="microbatches · steps / makespan", of_work=True)
 def microbatches_per_s(run: Run) -> float | None:
     """Microbatches of one pipeline per second."""
     makespan = run.timeline.makespan
     return run.plan.microbatches * run.plan.steps * PER_SECOND / makespan if makespan else None
 
 
-@metric("samples_per_s", unit="1/s", definition="samples of a step · steps / makespan", needs=("samples",))
+@metric(scope="run", unit="1/s", better="high", definition="samples of a step · steps / makespan", needs=("samples",))
 def samples_per_s(run: Run) -> float | None:
     """Samples per second of all replicas."""
     makespan, samples = run.timeline.makespan, run.samples_per_step
     return samples * run.plan.steps * PER_SECOND / makespan if makespan and samples is not None else None
 
 
-@metric("mfu", unit="1", definition="model FLOPs of a step / (ranks · peak rate · step time)", needs=("flops",))
+@metric(
+    scope="run",
+    unit="1",
+    better="high",
+    definition="model FLOPs of a step / (peak rate of all ranks · step time)",
+    needs=("flops",),
+)
 def mfu(run: Run) -> float | None:
     """Model FLOPs utilisation."""
-    if not run.timeline.makespan or run.flops_per_step is None or not run.peak_flops:
+    makespan, flops, peak = run.timeline.makespan, run.flops_per_step, run.peak_flops
+    if not makespan or flops is None or not peak:
         return None
-    return run.flops_per_step / (
-        run.plan.ops.ranks * run.peak_flops * run.timeline.makespan / run.plan.steps / PER_SECOND
-    )
+    return flops * run.plan.steps * PER_SECOND / (peak * makespan)
 
 
 @dataclass(frozen=True)
@@ -92,14 +97,20 @@ def _of_stream(run: Run) -> Steady | None:
     return Steady(int(done[first]), int(done[last]), last - first) if last > first else None
 
 
-@metric("period_s", unit="s", definition="steady-state time per step of several, per microbatch of a stream")
+@metric(
+    scope="run",
+    unit="s",
+    better="low",
+    definition="steady-state time per step of several, per microbatch of a stream",
+    of_work=True,
+)
 def period_s(run: Run) -> float | None:
     """None where no steady state is seen, as in a single step."""
     found = run.once(steady)
     return None if found is None else (found.until - found.since) / found.finished / PER_SECOND
 
 
-@metric("steady_bubble_ratio", unit="1", definition="idle / (ranks x time) in the steady state")
+@metric(scope="run", unit="1", better="low", definition="idle / (ranks x time) in the steady state")
 def steady_bubble_ratio(run: Run) -> float | None:
     """Share of the device time that is lost once the pipeline is full; None where no steady state is seen."""
     found = run.once(steady)
@@ -113,14 +124,20 @@ def steady_bubble_ratio(run: Run) -> float | None:
     return (total - busy) / total
 
 
-@metric("speedup", unit="1", definition="work of all ranks / makespan: over a single rank", needs=("costs",))
+@metric(
+    scope="run",
+    unit="1",
+    better="high",
+    definition="work of all ranks / makespan: over a single rank",
+    needs=("costs",),
+)
 def speedup(run: Run) -> float | None:
     """At most the number of ranks; the rest is the bubble."""
     makespan = run.timeline.makespan
     return int(run.once(busy).sum()) / makespan if makespan else None
 
 
-@metric("latency_s", unit="s", definition="of forwards alone: from the first item's entry to its exit")
+@metric(scope="run", unit="s", better="low", definition="of forwards alone: from the first item's entry to its exit")
 def latency_s(run: Run) -> float | None:
     """What an item takes through an empty pipeline; None where there are backwards."""
     plan, timeline = run.plan, run.timeline

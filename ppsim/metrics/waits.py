@@ -15,8 +15,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.engine.timeline import SENDS_AND_MOVES
-from ppsim.metrics.base import Run
+from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
+from ppsim.metrics.base import Run, metric
 from ppsim.metrics.last_need import Sort, freed_by, latest, sorts
 from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind, Longs
 from ppsim.plan import Dependencies
@@ -299,6 +299,17 @@ def by_cause(run: Run) -> Longs:
     np.add.at(out[:, Cause.FILL], windows.rank, windows.begins - windows.start)
     np.add.at(out[:, Cause.DRAIN], windows.rank, windows.end - windows.ends)
     return out
+
+
+@metric(
+    scope="rank", unit="table", definition="idle time by its immediate cause, which adds up", needs=("dependencies",)
+)
+def waits_s(run: Run) -> list[dict[str, float]]:
+    """Idle seconds of every rank by cause."""
+    return [
+        {name: ns / PER_SECOND for name, ns in zip(CAUSES, by_rank, strict=True)}
+        for by_rank in run.once(by_cause).tolist()
+    ]
 
 
 def per_op(run: Run) -> tuple[Longs, Longs, Longs]:

@@ -8,14 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ppsim.errors import ConfigError, did_you_mean, printable
-from ppsim.metrics import METRICS
+from ppsim.metrics import known
 from ppsim.sweep.columns import Column
 from ppsim.sweep.db import SweepFile
 from ppsim.sweep.export import ordered
 
-TIMES = ("step_time_s", "makespan_s", "period_s", "max_span_s", "step_bound_s", "busy_bound_s", "microbatches_per_s")
-"""Figures that compare only where the work is the same."""
-MORE_IS_BETTER = ("samples_per_s", "microbatches_per_s", "mfu")
 MEMORY = "peak_memory_bytes"
 TOP = 10
 Figures = dict[str, Any]
@@ -46,13 +43,14 @@ def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
     counts = file.counts()
     if counts.get("ok", 0) and figure not in figures:
         raise ConfigError(f"--rank-by: no case has a figure '{printable(figure)}'; there are {', '.join(figures)}")
-    if not same and figure.split(".")[0] in TIMES:
+    metric = known("run").get(figure.split(".")[0])
+    if not same and metric is not None and metric.of_work:
         raise ConfigError(f"--rank-by: {figure} is not ranked: {why}; use bubble_ratio")
     if not counts.get("ok", 0):
         return Ranking(figure, why, 0, 0, [], [])
     fits = "status = 'ok' AND fits IS NOT 0" if any(column.name == "fits" for column in columns) else "status = 'ok'"
     name = f'"{figure}"'
-    direction = "DESC" if figure.split(".")[0] in MORE_IS_BETTER else "ASC"
+    direction = "DESC" if metric is not None and metric.better == "high" else "ASC"
     order = f"{name} {direction}, {MEMORY}, id"
     shown = ["id", *(column.name for column in columns)]
     ranked = f"{fits} AND {name} IS NOT NULL"
@@ -62,11 +60,17 @@ def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
 
 
 def check_figure(rank_by: str | None) -> None:
-    """Raises ConfigError for what is no figure's name, with what a statistic of repeats adds to it or without."""
-    known = [metric.name for metric in METRICS.values() if metric.unit != "table"]
-    if rank_by is not None and rank_by.split(".")[0] not in known:
-        hint = did_you_mean(rank_by, known) or ";"
-        raise ConfigError(f"--rank-by: there is no figure '{printable(rank_by)}'{hint} known: {', '.join(known)}")
+    """Raises ConfigError for what is no figure's name, with what a statistic of repeats adds to it or without.
+
+    Also for a figure of which neither less nor more is better.
+    """
+    figures = {name: metric for name, metric in known("run").items() if metric.unit != "table"}
+    names = [name for name, metric in figures.items() if metric.better is not None]
+    if rank_by in figures and rank_by not in names:
+        raise ConfigError(f"--rank-by: {rank_by} is not ranked: neither less nor more of it is better")
+    if rank_by is not None and rank_by.split(".")[0] not in names:
+        hint = did_you_mean(rank_by, names) or ";"
+        raise ConfigError(f"--rank-by: there is no figure '{printable(rank_by)}'{hint} known: {', '.join(names)}")
 
 
 def same_work(file: SweepFile) -> tuple[bool, str]:

@@ -19,7 +19,7 @@ from ppsim.analysis.result import Result
 from ppsim.analysis.specify import specify
 from ppsim.engine import run
 from ppsim.metrics import Run
-from ppsim.metrics.base import Need
+from ppsim.metrics.base import SIMULATED
 from ppsim.plan import build, check
 from tests.simulated import experiment
 
@@ -30,7 +30,6 @@ LINKS: dict[str, dict[str, Any]] = {
 }
 SIMPY_UP_TO = 600_000
 """Ops above which SimPy would take longer than anyone wants to wait for a benchmark."""
-KNOWN: frozenset[Need] = frozenset({"dependencies", "costs", "memory", "links"})
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ def once(exp: ppsim.Experiment, best: dict[str, float], simpy: bool = True) -> i
     checked = timed("check", lambda: check(orders, problem))
     plan = timed("plan", lambda: build(checked, specify(exp, schedule, problem)))
     timeline = timed("compiled", lambda: run(plan, "compiled")[0])
-    executed = Run(plan, timeline, problem, KNOWN)
+    executed = Run(plan, timeline, problem, SIMULATED)
     timed("metrics", lambda: Result(exp, schedule, problem, checked, executed, "compiled").summary)
     if simpy and len(plan.ops) <= SIMPY_UP_TO:
         timed("simpy", lambda: run(plan, "simpy"))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from ppsim.metrics import METRICS, Run
+from ppsim import metrics
+from ppsim.metrics import Run
 from ppsim.metrics import critical_path as critical
 from ppsim.metrics.critical_path import Path, critical_path
 from ppsim.ops.placement import Placement, loop
@@ -160,7 +161,7 @@ def test_fused_pair_is_one_link() -> None:
 
 
 def test_metric() -> None:
-    found = METRICS["critical_path"].of(executed("1f1b", 2, 2))
+    found = metrics.known("run")["critical_path"].of(executed("1f1b", 2, 2))
     assert found == {"by_kind_s": {"F": 30e-9, "B": 60e-9, "transfer": 0, "latency": 0, "queue": 0}, "flights": 2}
 
 

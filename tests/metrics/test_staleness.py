@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ppsim import metrics
 from ppsim.metrics import Run, memory, staleness
 from ppsim.ops import Kind
 from ppsim.plan.table import Category
@@ -51,9 +52,9 @@ def test_a_flush_leaves_one_version() -> None:
 
 def test_a_measured_run_does_not_know_its_versions() -> None:
     run = simulated("1f1b", {"ranks": 2, "microbatches": 2})
-    measured = Run(run.plan, run.timeline)
-    assert staleness.weight_versions(measured) is None
-    assert staleness.staleness(measured) is None
+    rows = metrics.rows(Run(run.plan, run.timeline), "rank")
+    assert rows is not None
+    assert [(row["weight_versions"], row["staleness"]) for row in rows] == [(None, None)] * 2
 
 
 def test_stash_holds_one_version_less() -> None:

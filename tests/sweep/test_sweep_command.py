@@ -170,11 +170,18 @@ def test_equal_work_is_ranked_by_step_time_and_unequal_work_never(tmp_path: Path
     for figure, words in (
         ("step_time_s", "--rank-by: step_time_s is not ranked: the cases do different amounts of work"),
         ("step_tim_s", "--rank-by: there is no figure 'step_tim_s'; did you mean 'step_time_s'?"),
+        ("fits", "--rank-by: fits is not ranked: neither less nor more of it is better"),
     ):
         refused = call("sweep", "x.yaml", "--out", "unequal", "--rank-by", figure, cwd=tmp_path)
         assert (refused.returncode, words in refused.stderr) == (2, True), refused.stderr
     ranked = call("sweep", "x.yaml", "--out", "unequal", "--rank-by", "peak_memory_bytes", cwd=tmp_path)
     assert "ranked by peak_memory_bytes" in ranked.stdout
+    # p = 4 ranks do p · (1 - bubble_ratio) ranks' work: of the one more is better, of the other less.
+    least, most = (
+        numbered(call("sweep", "x.yaml", "--out", "unequal", "--rank-by", figure, cwd=tmp_path).stdout)
+        for figure in ("bubble_ratio", "speedup")
+    )
+    assert least[0][:2] == most[0][:2] == ["1f1b", "8"]
 
 
 def test_what_does_not_fit_is_never_the_best(tmp_path: Path) -> None:

@@ -1,0 +1,90 @@
+"""Finds the metrics, whatever this folder's modules and the user's own code register, and makes rows of them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ppsim.metrics.base import METRICS, Metric, Run, Scope
+from ppsim.metrics.links import pairs
+
+_FOLDER = "ppsim.metrics"
+_OURS = f"{_FOLDER}."
+Row = dict[str, Any]
+
+
+@cache
+def _loaded() -> None:
+    for module in pkgutil.iter_modules(importlib.import_module(_FOLDER).__path__):
+        if not module.name.startswith("_"):
+            importlib.import_module(_OURS + module.name)
+
+
+def every() -> list[Metric]:
+    """All metrics: ours by module, then those that others have registered."""
+    _loaded()
+    return sorted(METRICS.values(), key=lambda found: (not found.module.startswith(_OURS), found.module))
+
+
+def known(scope: Scope) -> dict[str, Metric]:
+    """The metrics of a scope by their names."""
+    return {found.name: found for found in every() if found.scope == scope}
+
+
+def scalars(run: Run) -> Row:
+    """Every figure of the whole run that is one value, by its name."""
+    return {name: found.of(run) for name, found in known("run").items() if found.unit != "table"}
+
+
+def tables(run: Run) -> Row:
+    """Every figure of the whole run that is several values, by its name."""
+    return {name: found.of(run) for name, found in known("run").items() if found.unit == "table"}
+
+
+def rows(run: Run, scope: Scope) -> list[Row] | None:
+    """A row per rank, stage, link or pair, with every metric of that scope; None where the run doesn't know of them."""
+    keys = _KEYS[scope](run)
+    if keys is None:
+        return None
+    columns = {name: _column(found.of(run), len(keys)) for name, found in known(scope).items()}
+    return [{**key, **{name: column[i] for name, column in columns.items()}} for i, key in enumerate(keys)]
+
+
+def _column(values: Any, length: int) -> list[Any]:
+    if values is None:
+        return [None] * length
+    return values.tolist() if isinstance(values, np.ndarray) else list(values)
+
+
+def _ranks(run: Run) -> list[Row]:
+    return [{"rank": rank} for rank in range(run.plan.ops.ranks)]
+
+
+def _stages(run: Run) -> list[Row]:
+    return [{"stage": stage, "rank": rank} for stage, ranks in enumerate(run.plan.placement.ranks_of) for rank in ranks]
+
+
+def _links(run: Run) -> list[Row] | None:
+    return [{"port": port} for port in run.plan.ports] if "links" in run.knows else None
+
+
+def _pairs(run: Run) -> list[Row] | None:
+    if "links" not in run.knows:
+        return None
+    found = run.once(pairs)
+    return [{"src": src, "dst": dst} for src, dst in zip(found.src.tolist(), found.dst.tolist(), strict=True)]
+
+
+_KEYS: Mapping[Scope, Callable[[Run], list[Row] | None]] = {
+    "run": lambda _: [{}],
+    "rank": _ranks,
+    "stage": _stages,
+    "link": _links,
+    "pair": _pairs,
+}
+"""What the rows of each scope are of."""
