@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 
 import ppsim
-from ppsim.metrics import metric
 from tests import readme
 from tests.drawing import PICTURE, drawing, rooms
 
@@ -63,7 +61,6 @@ def test_a_device_is_a_row(tmp_path: Path) -> None:
     assert "of 89.41 GiB: fits" in shown  # 96 · 10^9 / 2^30
 
 
-@pytest.mark.skipif("scope" not in inspect.signature(metric).parameters, reason="metrics have no scope yet")
 def test_a_metric_is_a_file(tmp_path: Path) -> None:
     """Rank r of 1F1B ends its first forward after (r + 1) · 10 ms."""
     package = with_new("ppsim/metrics/first_end.py", tmp_path)
