@@ -11,6 +11,7 @@ Importing this module needs Numba.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from ppsim.plan.table import Plan
 
 def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
+    _keep_freed_memory()
     n, t = len(plan.ops), len(plan.transfers)
     moment = np.full(2 * n + t, NEVER, np.int64)
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
@@ -40,6 +42,16 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
         np.maximum(moment, NEVER, out=moment)
         raise explain(plan, start, end, ready, transfer_start)
     return replace(finished(plan, start, end, ready, transfer_start), compiled=True)
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Have glibc keep up to 64 MiB that are freed, for the arrays to come, where it would ask the system for each.
+
+    That is what it does once a block of that size has been given back (mallopt(3), M_MMAP_THRESHOLD); the block isn't
+    touched. Without it the plans and metrics of further runs take up to a quarter longer (131,072 ops, with ports).
+    """
+    np.empty(31 * 2**20, np.int8)
 
 
 def _work(plan: Plan) -> Work:

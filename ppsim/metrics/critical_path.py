@@ -11,7 +11,7 @@ from ppsim._jit import Loop
 from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.last_need import ARRIVAL, Flags, Sort, Sorts, freed_by
-from ppsim.ops import NONE, Ints, Kind, Kinds, Longs, among
+from ppsim.ops import NONE, Constant, Ints, Kind, Kinds, Longs, among
 
 PAIR = "OVERLAP_F_B"
 OP, LEFT = int(Sort.OP), int(Sort.LEFT)
@@ -99,7 +99,7 @@ def chain(run: Run, last: int) -> Longs:
     events = np.empty(2 * len(plan.ops) + len(plan.transfers), np.int64)
     start, end, sent = plan.start_needs, plan.end_needs, plan.transfers.needs
     holder, _ = run.once(freed_by)
-    if holder.strides == (0,):  # nobody waited for anybody
+    if isinstance(holder, Constant):  # nobody waited for anybody
         holder = np.empty(0, np.int64)
     length = _follow.run(run.compiled)(
         last, plan.ops.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,

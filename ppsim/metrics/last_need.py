@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.metrics.base import Run
-from ppsim.ops import NONE, Kind, Longs
+from ppsim.ops import NONE, Constant, Kind, Longs, Numbers
 
-Index = NDArray[np.signedinteger]
 Flags = NDArray[np.bool_]
 Sorts = NDArray[np.int8]
 
@@ -35,7 +34,7 @@ ARRIVAL[[Kind.EVICT, Kind.LOAD]] = Sort.MOVE
 ARRIVAL[Kind.REDUCE_GRAD] = Sort.SYNC
 
 
-def sorts(run: Run, event: Index) -> Sorts:
+def sorts(run: Run, event: Numbers) -> Sorts:
     """The Sort of each of these events of the plan."""
     plan = run.plan
     n, t = len(plan.ops), len(plan.transfers)
@@ -47,7 +46,7 @@ def sorts(run: Run, event: Index) -> Sorts:
     return out
 
 
-def latest(run: Run, owner: Index, event: Index, things: int) -> Longs:
+def latest(run: Run, owner: Numbers, event: Numbers, things: int) -> Longs:
     """The event that came last of those that each of so many things waited for, -1 where it waited for none.
 
     ``event[i]`` is one of the needs of thing ``owner[i]``. Ties go by ``Sort``, then to the one that is listed first.
@@ -61,7 +60,7 @@ def latest(run: Run, owner: Index, event: Index, things: int) -> Longs:
     return out
 
 
-def freed_by(run: Run) -> tuple[Longs, Longs]:
+def freed_by(run: Run) -> tuple[Longs | Constant, Longs | Constant]:
     """For each transfer that queued the one whose leaving let it start, and their port; (-1, -1) for the others.
 
     A transfer that didn't start when it was ready starts at the very instant at which another one leaves its egress or
@@ -71,7 +70,7 @@ def freed_by(run: Run) -> tuple[Longs, Longs]:
     route, started, left = plan.transfers.route, timeline.transfer_start, timeline.left
     queued = started > timeline.ready
     if not np.any(queued):
-        nobody = np.broadcast_to(np.int64(NONE), len(route))
+        nobody = Constant(np.int64(NONE), len(route))
         return nobody, nobody
     holder, via = np.full((2, len(route)), NONE, np.int64)
     for ports in (plan.routes.ingress, plan.routes.egress):

@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from ppsim._model import Flag, Whole
 from ppsim.errors import Notice
-from ppsim.ops import Grid, Kind, Ops, Orders, concat, fuse, ops
+from ppsim.ops import Grid, Kind, Longs, Ops, Orders, concat, fuse, ops
 from ppsim.ops.placement import Placement, loop
 from ppsim.schedules import theory
 from ppsim.schedules.base import Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
-
-Index = NDArray[np.int64]
 
 
 def default_group(ranks: int, microbatches: int) -> int:
@@ -30,7 +27,7 @@ def default_group(ranks: int, microbatches: int) -> int:
     return next(n for n in range(ranks, microbatches + 1) if not 0 < microbatches % n < ranks)
 
 
-def group_table(microbatches: int, chunks: int, group: int) -> tuple[Index, Index]:
+def group_table(microbatches: int, chunks: int, group: int) -> tuple[Longs, Longs]:
     """(chunk, microbatch) of each forward in order: groups of microbatches, chunk after chunk inside a group."""
     first = np.arange(0, microbatches, group)
     size = np.minimum(group, microbatches - first)
