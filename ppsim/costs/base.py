@@ -47,9 +47,10 @@ class StageCosts:
         return len(self.forward)
 
     def without_training(self) -> StageCosts:
-        """The costs where nothing is learnt: no gradients, no optimizer."""
+        """The costs where nothing is learnt: no backward, no gradients, no optimizer."""
         none = (Fraction(0),) * self.stages
-        return replace(self, gradients=none, optimizer_state=none, optimizer=none)
+        backward = {"backward": none, "input_grad": none, "weight_grad": none}
+        return replace(self, **backward, gradients=none, optimizer_state=none, optimizer=none)
 
     def seconds(self, kind: Kind) -> Values:
         """The time of one kind of compute op, per stage."""

@@ -68,7 +68,7 @@ def work_bound(experiment: Experiment, problem: Problem) -> Fraction:
     overlapped = costs.overlapped or costs.forward
     lightest = min(experiment.pipeline.microbatch_weights or [Fraction(1)])
     shortest = min([Fraction(1), *(part.time for part in problem.slices)])
-    ops = problem.microbatches * (1 if costs.overlapped else 2)
+    ops = problem.microbatches * (2 if experiment.schedule.trains and not costs.overlapped else 1)
     lead = [Fraction(0)]
     for stage, (rank,) in enumerate(placement.ranks_of):
         forward = min(costs.forward[stage], overlapped[stage]) * lightest * shortest / speeds[rank]
