@@ -12,8 +12,7 @@ import numpy as np
 from ppsim.analysis.result import Result
 from ppsim.analysis.specify import specify
 from ppsim.analysis.uncertainty import repeats
-from ppsim.config.experiment import Experiment, disagreements
-from ppsim.config.mistakes import config_error
+from ppsim.config.experiment import Experiment
 from ppsim.config.notices import notices
 from ppsim.engine import Engine, run
 from ppsim.engine.timeline import PER_SECOND
@@ -32,25 +31,17 @@ from ppsim.units import show
 def simulate(
     experiment: Experiment, schedule: Schedule | None = None, engine: Engine = "auto", watch: Watch | None = None
 ) -> Result:
-    """Simulate an experiment, with its own schedule or any other; ``watch`` is told how far it is.
+    """Simulate an experiment; ``watch`` is told how far it is.
 
+    With a ``schedule`` it is the experiment under that one, which the result then holds and which is stored.
     Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for ever.
     """
     if not isinstance(experiment, Experiment):
         raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
-    if schedule is None:
-        schedule = experiment.schedule
-    elif not isinstance(schedule, Schedule):
-        raise ConfigError(
-            f"schedule takes an object of a Schedule's class, not {shown(schedule)}; a schedule by name goes into the "
-            "experiment, as in ppsim.load(path, {'schedule': 'gpipe'})"
-        )
-    else:
-        parts = {key: getattr(experiment, key) for key in ("pipeline", "costs", "cluster", "runtime")}
-        if wrong := list(disagreements(parts, schedule)):
-            raise config_error(wrong)
+    if schedule is not None:
+        experiment = _under(experiment, schedule)
     watch = watch or Watch()
-    problem = replace(experiment.problem(schedule), compiled=engine == "compiled")
+    schedule, problem = experiment.schedule, replace(experiment.problem(), compiled=engine == "compiled")
     orders = schedule.orders(problem)
     if not isinstance(orders, Orders):
         raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
@@ -74,6 +65,16 @@ def simulate(
     found += too_much(executed)
     spread = _spread(experiment, executed, engine)
     return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
+
+
+def _under(experiment: Experiment, schedule: object) -> Experiment:
+    """The experiment that has this schedule. Raises ConfigError where it is none, or can't be had with the rest."""
+    if not isinstance(schedule, Schedule):
+        raise ConfigError(
+            f"schedule takes an object of a Schedule's class, not {shown(schedule)}; a schedule by name goes into the "
+            "experiment, as in ppsim.load(path, {'schedule': 'gpipe'})"
+        )
+    return experiment.with_schedule(schedule)
 
 
 def _unused(experiment: Experiment, plan: Plan) -> Iterator[Notice]:

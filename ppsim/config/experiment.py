@@ -155,9 +155,21 @@ class Experiment(Model):
         """The cluster with this pipeline's ranks on it."""
         return Topology(self.cluster, self.pipeline.ranks)
 
-    def problem(self, schedule: Schedule | None = None) -> Problem:
-        """Sizes and stage costs, for this experiment's schedule or another one."""
-        schedule = schedule or self.schedule
+    def with_schedule(self, schedule: Schedule) -> Experiment:
+        """This experiment under another schedule, with the runtime's preset as it is for that one.
+
+        Raises ConfigError where they don't agree.
+        """
+        runtime = self.runtime.for_schedule(self.schedule.name, schedule.name)
+        changed = self.model_copy(update={"schedule": schedule, "runtime": runtime})
+        parts = {key: getattr(changed, key) for key in ("schedule", "pipeline", "costs", "cluster", "runtime")}
+        if wrong := list(disagreements(parts)):
+            raise config_error(wrong)
+        return changed
+
+    def problem(self) -> Problem:
+        """Sizes and stage costs."""
+        schedule = self.schedule
         placement, slices = schedule.placement(self.pipeline.ranks), schedule.cut()
         costs = self.costs.stage_costs(placement, self.micro_batch_scale / len(slices))
         topology = self.topology()
@@ -209,10 +221,10 @@ def _validated(settings: Mapping[str, Any]) -> dict[str, Any]:
 _ONE_SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(ScheduleField)
 
 
-def disagreements(parts: Mapping[str, Any], own_schedule: Schedule | None = None) -> Iterator[Mistake]:
+def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
     """What is wrong between parts that are right by themselves; parts that aren't there are passed over."""
-    schedule = own_schedule or parts.get("schedule")
-    pipeline, costs, cluster = parts.get("pipeline"), parts.get("costs"), parts.get("cluster")
+    schedule, pipeline = parts.get("schedule"), parts.get("pipeline")
+    costs, cluster = parts.get("costs"), parts.get("cluster")
 
     def under(section: str, key: str, text: str) -> Mistake:
         return Mistake((section, *(int(k) if k.isdigit() else k for k in key.split("."))), text)

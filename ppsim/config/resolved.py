@@ -20,7 +20,12 @@ SEMANTICS = 1
 
 def settings(experiment: Experiment) -> dict[str, Any]:
     """Every setting with its default, as plain data that ``load`` reads back; what is unset is left out."""
-    return _without_nothing(experiment.model_dump(mode="json"))  # type: ignore[no-any-return]
+    return _without_nothing(experiment.model_dump(mode="json", fallback=_by_class))  # type: ignore[no-any-return]
+
+
+def _by_class(value: object) -> str:
+    """What a schedule of a user's own may have as a setting and no text could say, such as a function."""
+    return f"<{type(value).__qualname__}>"
 
 
 def _without_nothing(value: Any) -> Any:
@@ -46,7 +51,7 @@ def config_id(experiment: Experiment, text_of: Callable[[Any], str] | None = Non
 
 def section_text(section: Model) -> str:
     """A section's settings in canonical form: JSON text, keys sorted, what is unset left out."""
-    data = _without_nothing(section.model_dump(mode="json"))
+    data = _without_nothing(section.model_dump(mode="json", fallback=_by_class))
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 

@@ -32,6 +32,17 @@ class Runtime(Model):
     barrier: Flag = True
     """Whether a step starts only when the one before has ended on every rank."""
 
+    def for_schedule(self, before: str, after: str) -> Runtime:
+        """The same runtime under another schedule: what the preset set follows the schedule, what differs stays."""
+        was, becomes = preset(self.preset, before), preset(self.preset, after)
+        default = {key: field.default for key, field in type(self).model_fields.items()}
+        changes = {
+            key: becomes[key].value if key in becomes else default[key]
+            for key in was | becomes
+            if getattr(self, key) == (was[key].value if key in was else default[key])
+        }
+        return self.model_copy(update=changes)
+
 
 class Setting(NamedTuple):
     """A preset's value and what the framework does that it stands for."""

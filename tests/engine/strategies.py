@@ -48,7 +48,7 @@ def plans(draw: st.DrawFn) -> Plan:
             cluster=draw(clusters(ranks)),
             runtime=draw(runtimes()),
         )
-        problem = experiment.problem(schedule)
+        problem = experiment.problem()
         orders = check(schedule.orders(problem), problem)
         plan = build(orders, specify(experiment, schedule, problem))
     except PpsimError:  # sizes that the schedule can't do, settings that don't go together
