@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,6 @@ from ppsim.analysis.uncertainty import repeats
 from ppsim.config.experiment import Experiment
 from ppsim.config.notices import notices
 from ppsim.engine import Engine, run
-from ppsim.engine.timeline import PER_SECOND
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, Notice, ScheduleError, shown
 from ppsim.metrics import Run, scalars
@@ -25,7 +23,6 @@ from ppsim.ops import NONE, Orders
 from ppsim.plan import Plan, build, check
 from ppsim.schedules import Problem, Schedule
 from ppsim.schedules.registry import plugin_notices
-from ppsim.units import show
 
 
 def simulate(
@@ -59,7 +56,6 @@ def simulate(
         *notices(experiment, problem, schedule),
         *plan.notices,
         *_unused(experiment, plan),
-        *_alternative(experiment, schedule, problem, timeline.makespan, engine),
     ]
     executed = Run(plan, timeline, problem, SIMULATED, experiment.samples_per_step)
     found += too_much(executed)
@@ -102,19 +98,6 @@ def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, A
         return scalars(replace(nominal, plan=plan, timeline=run(plan, engine)[0], _made={}))
 
     return repeats(nominal.plan, experiment.uncertainty, measure)
-
-
-def _alternative(
-    experiment: Experiment, schedule: Schedule, problem: Problem, makespan: int, engine: Engine
-) -> Iterator[Notice]:
-    """What the settings cost that a notice of the schedule warns of: the same run with the nearest better ones."""
-    better = schedule.alternative(problem.ranks, experiment.pipeline.microbatches)
-    if better is None:
-        return
-    name, other = better
-    instead = run(build(check(other.orders(problem), problem), specify(experiment, other, problem)), engine)[0].makespan
-    now, then = (show(Fraction(ns, PER_SECOND), "time") for ns in (makespan, instead))
-    yield Notice("alternative", "schedule", f"{name} gives {then} instead of {now}")
 
 
 def _causes(experiment: Experiment, schedule: Schedule, problem: Problem) -> Iterator[str]:

@@ -33,12 +33,13 @@ def run(
 ) -> None:
     """Simulate an experiment: what it takes, where the time goes, what each rank holds."""
     from ppsim import store
+    from ppsim.analysis.alternatives import with_alternative
     from ppsim.display.console import console
     from ppsim.display.progress import progress
     from ppsim.display.screen import screen
 
     with progress() as watch:
-        result = watched(config, set_, engine, watch)
+        result = with_alternative(watched(config, set_, engine, watch))
         folder = out or Path("results") / result.experiment.name
         _ = result.summary
         watch.at("files")
@@ -64,6 +65,10 @@ def check(config: Config, set_: Set = None) -> None:
     found = [
         *schedule.notices(problem.ranks, experiment.pipeline.microbatches), *notices(experiment, problem, schedule),
     ]  # fmt: skip
+    if schedule.alternative(problem.ranks, experiment.pipeline.microbatches) is not None:
+        from ppsim.analysis.alternatives import alternative
+
+        found += filter(None, [alternative(experiment)])
     for notice in found:
         typer.echo(f"# warning: {notice.key}: {notice.message}")
 

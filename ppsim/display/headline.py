@@ -1,14 +1,12 @@
-"""A result in words: the figures that everybody asks for, a row per rank, what other sizes would give."""
+"""A result in words: the figures that everybody asks for, a row per rank."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ppsim.analysis.alternatives import equal
 from ppsim.display.words import percent, seconds, size
-from ppsim.schedules import theory
 
 if TYPE_CHECKING:
     from ppsim.analysis.result import Result
@@ -33,7 +31,8 @@ def headline(result: Result) -> list[tuple[str, str]]:
         ]
     elif s["steps"] > 1:
         rows.append(("per step", f"{seconds(s['step_time_s'])}, steady {seconds(s['period_s'])}"))
-    by_theory = f" (closed form: {percent(form['bubble_ratio'])})" if form and s["steps"] == 1 else ""
+    whose = "closed form" if equal(result) else "closed form for equal stages"
+    by_theory = f" ({whose}: {percent(form['bubble_ratio'])})" if form and s["steps"] == 1 else ""
     if s["uncertainty"] is not None:
         rows.append(("uncertain", _spread_line(s["uncertainty"])))
     rows.append(("bubble_ratio", f"{percent(s['bubble_ratio'])} of all device time is idle{by_theory}"))
@@ -99,31 +98,3 @@ def rank_rows(result: Result, causes: int = 2) -> Iterator[list[str]]:
             size(row["peak_memory_bytes"]),
             str(row["peak_in_flight"]),
         ]
-
-
-def what_if(result: Result) -> str | None:
-    """What m doubled, v = 2 and p halved would give by the closed form, or None where there is none."""
-    form = result.schedule.theory()
-    sizes = replace(result.sizes(), latency=Fraction(0))
-    if form is None or form.bubble_ratio(sizes) is None:
-        return None
-    more = theory.INTERLEAVED
-    v = 2 * sizes.v
-    cases = [
-        (f"m = {2 * sizes.m}", form, replace(sizes, m=2 * sizes.m)),
-        (f"v = {v}", more, _stages(sizes, v=v)),
-    ]
-    if sizes.p % 2 == 0:
-        cases.append((f"p = {sizes.p // 2}", form, _stages(sizes, p=sizes.p // 2)))
-    told = [
-        f"{name}: {percent(float(ratio))}" for name, form_, s in cases if (ratio := form_.bubble_ratio(s)) is not None
-    ]
-    return "bubble_ratio by closed form with " + ", ".join(told)
-
-
-def _stages(sizes: theory.Sizes, p: int | None = None, v: int | None = None) -> theory.Sizes:
-    """The same model cut into other stages."""
-    p, v = p or sizes.p, v or sizes.v
-    share = Fraction(sizes.p * sizes.v, p * v)
-    times = {k: getattr(sizes, k) * share for k in ("forward", "backward", "input_grad", "weight_grad")}
-    return replace(sizes, p=p, v=v, **times)

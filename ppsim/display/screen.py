@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ppsim.analysis.alternatives import what_if
 from ppsim.analysis.explain import limits
 from ppsim.display.console import table_of
-from ppsim.display.headline import COLUMNS, headline, rank_rows, what_if
+from ppsim.display.headline import COLUMNS, headline, rank_rows
 from ppsim.display.words import seconds
 from ppsim.errors import printable
 
