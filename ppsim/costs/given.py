@@ -47,7 +47,8 @@ class GivenCosts(Model):
     activation: OneOrMore[Size] = Fraction(0)
     """What a forward keeps for its backward, per microbatch."""
     held_for_weight_grad: OneOrMore[Size] | None = None
-    """What the input-gradient half leaves to the weight-gradient half, with its incoming gradient (default: all)."""
+    """What the input-gradient half leaves to the weight-gradient half, with its incoming gradient (default: the whole
+    activation; it may be more)."""
     stage_input: OneOrMore[Size] | None = None
     """What a recomputed forward keeps (default: its incoming message, never more than the activation)."""
     message: OneOrMore[Message] = Fraction(0)
@@ -104,14 +105,6 @@ class GivenCosts(Model):
 
     def cross_problems(self, costs: StageCosts) -> Iterator[tuple[str, str]]:
         """Values that contradict each other, once they are per stage."""
-        for stage in range(costs.stages):
-            if costs.held_for_weight_grad[stage] > costs.activation[stage]:
-                yield (
-                    "held_for_weight_grad",
-                    f"{show(costs.held_for_weight_grad[stage], 'size')} on stage {stage} is more than its activation, "
-                    f"{show(costs.activation[stage], 'size')}; the part that is held can't be more than the whole",
-                )
-                break
         for stage in range(costs.stages):
             if self.stage_input is not None and costs.stage_input[stage] > costs.activation[stage]:
                 yield (

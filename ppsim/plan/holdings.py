@@ -112,6 +112,11 @@ def _activations(wiring: Wiring, held: _Gathering) -> Holdings:
         held.add(rank, (kept - until_weight)[which], since, until)
         last = until == freed[which]
         held.add(rank, until_weight[which], since, np.where(last & split[which], events.end(later[which]), until))
+    if until_weight is not None:
+        # With its incoming gradient an input half may leave more than its forward kept.
+        more = np.maximum(for_weight, kept) - kept
+        grown = np.flatnonzero(split & (index.lookup(Kind.R) < 0) & (more > 0))
+        held.add(ops.rank[forward[grown]], more[grown], freed[grown], events.end(later[grown]))
     if index.has(Kind.R):
         _rebuilt(wiring, kept, freed, held)
     return counted.finish()
@@ -128,7 +133,7 @@ def _rebuilt(wiring: Wiring, kept: Column, freed: Ints, held: _Gathering) -> Non
     keys = np.flatnonzero(index.lookup(Kind.R) >= 0)
     forward, again, later = (index.lookup(kind)[keys] for kind in (Kind.F, Kind.R, Kind.W))
     whole = spec.weights.sizes(spec.problem.costs.activation, ops.stage[forward], ops.microbatch[forward])
-    left = np.where(later >= 0, np.minimum(_held_for_weight(wiring, forward), whole), 0)
+    left = np.where(later >= 0, _held_for_weight(wiring, forward), 0)
     added, rank, since = whole - kept[keys], ops.rank[forward], events.begin(again)
     of_added = np.minimum(left, added)
     held.add(rank, added - of_added, since, freed[keys])

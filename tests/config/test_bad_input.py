@@ -77,10 +77,6 @@ TABLE: list[tuple[str, str, list[str]]] = [
     ("backward against its halves", changed("20 ms", "20 ms, input_grad: 10 ms, weight_grad: 5 ms"), [
         "x.yaml:3:25: costs.backward: 20 ms is not input_grad + weight_grad = 15 ms; leave 'backward' out, it is their sum",
     ]),
-    ("part larger than the whole", changed("20 ms", "20 ms, activation: 1 GB, held_for_weight_grad: 2 GB"), [
-        "x.yaml:3:60: costs.held_for_weight_grad: 2 GB on stage 0 is more than its activation, 1 GB; the part that is "
-        "held can't be more than the whole",
-    ]),
     ("list with per: model", changed("10 ms", "[1 ms, 2 ms, 3 ms, 4 ms], per: model"), [
         "x.yaml:3:9: costs.forward: a list can't be shared out with per: model; use 'per: stage' with 4 values",
     ]),
