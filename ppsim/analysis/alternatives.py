@@ -1,4 +1,4 @@
-"""What other settings would give, simulated: asked for by ``run`` and ``check``, never by a sweep or a plain simulate."""
+"""What other settings would give, simulated: ``run`` and ``check`` ask for it, never a sweep or a plain simulate."""
 
 from __future__ import annotations
 

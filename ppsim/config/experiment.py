@@ -185,6 +185,7 @@ class Experiment(Model):
             hop=tuple(_hops(placement, costs.message, topology)) if self.cluster is not None else (),
             speed=tuple(topology.speed(rank) for rank in range(self.pipeline.ranks)),
             op_overhead=self.runtime.op_overhead,
+            room=self.cluster.device.memory if self.cluster is not None and self.pipeline.recompute == "none" else None,
         )
 
 

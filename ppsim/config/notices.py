@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from fractions import Fraction
 
 from ppsim.config.experiment import Experiment
 from ppsim.costs.base import Values
@@ -57,9 +56,8 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
     cluster = experiment.cluster
     if cluster is None or cluster.device.memory is None:
         return
-    costs = problem.costs
-    for rank, held in enumerate(problem.placement.stages_of):
-        needed = sum((costs.weights[s] + costs.gradients[s] + costs.optimizer_state[s] for s in held), Fraction(0))
+    for rank in range(problem.ranks):
+        needed = problem.held_throughout(rank)
         if needed > cluster.device.memory:
             yield Notice(
                 "weights_alone",

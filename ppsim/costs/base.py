@@ -49,8 +49,9 @@ class StageCosts:
     def without_training(self) -> StageCosts:
         """The costs where nothing is learnt: no backward, no gradients, no optimizer."""
         none = (Fraction(0),) * self.stages
-        backward = {"backward": none, "input_grad": none, "weight_grad": none}
-        return replace(self, **backward, gradients=none, optimizer_state=none, optimizer=none)
+        return replace(
+            self, backward=none, input_grad=none, weight_grad=none, gradients=none, optimizer_state=none, optimizer=none
+        )
 
     def seconds(self, kind: Kind) -> Values:
         """The time of one kind of compute op, per stage."""

@@ -49,6 +49,8 @@ class Problem:
     """Seconds that every op takes beside its cost."""
     compiled: bool = False
     """Whether the run has chosen the compiled engine, so that a search's loops are compiled, too."""
+    room: Fraction | None = None
+    """Bytes of a device's memory, where an order can be made to fit it: it is known, and nothing is recomputed."""
 
     @property
     def stages(self) -> int:
@@ -59,6 +61,12 @@ class Problem:
         """What an op takes on its rank: its cost by the rank's speed, and the overhead."""
         speed = self.speed[self.placement.ranks_of[stage][0]] if self.speed else 1
         return self.costs.seconds(kind)[stage] / speed + self.op_overhead
+
+    def held_throughout(self, rank: int) -> Fraction:
+        """Bytes of weights, gradients and optimizer state that a rank holds all the time."""
+        costs = self.costs
+        held = self.placement.stages_of[rank]
+        return sum((costs.weights[s] + costs.gradients[s] + costs.optimizer_state[s] for s in held), Fraction(0))
 
     def rank(self, index: int) -> Rank:
         """One rank's view of the problem."""

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from ppsim._model import Flag, Whole
-from ppsim.ops import Kind, Orders
+from ppsim.ops import Orders
 from ppsim.ops.placement import Placement, loop, wave
 from ppsim.schedules.base import Problem
-from ppsim.schedules.search.instance import SPLIT, Instance
+from ppsim.schedules.search.instance import Instance
 from ppsim.schedules.search.listing import Policy, list_schedule
-from ppsim.schedules.search.portfolio import as_orders
+from ppsim.schedules.search.portfolio import as_sequence, best_of, plain
 from ppsim.schedules.search.schedule import Limited
+from ppsim.schedules.zb_h1 import ZBH1
 
-LARGE = 20_000
-"""Ops from which going through them once takes longer than loading Numba."""
+LARGE = 5_000
+"""Ops from which playing a handful of orders takes longer than loading Numba."""
 
 
 class Greedy(Limited):
     """Every rank, when it is free, takes the best of its ops that are ready and fit its memory; W fills gaps.
 
-    A forward leaves room for an activation of each later stage of its rank, so that no order gets stuck.
+    A forward leaves room for an activation of each later stage of its rank, so that no order gets stuck. It is never
+    slower than 1F1B (interleaved, with more stages per rank of a loop) or ZB-H1 where its memory allows these.
     Source: Graham 1966, Bounds for certain multiprocessing anomalies (list scheduling).
     """
 
@@ -66,15 +67,12 @@ class Greedy(Limited):
         yield from super().problems(ranks, microbatches)
 
     def orders(self, problem: Problem) -> Orders:
-        """What list scheduling gives for these costs, speeds and links."""
-        kinds: tuple[Kind, ...] = SPLIT
+        """What list scheduling gives for these costs, speeds and links; 1F1B or ZB-H1 where these are faster."""
+        instance = Instance.of(problem, self.memory(problem), LARGE)
         if not self.split_backward:
-            # The whole backward takes I's place; W is left with nothing, neither time nor memory.
-            kinds, nothing = (Kind.F, Kind.B), (problem.costs.backward[0] * 0,) * problem.stages
-            whole = replace(
-                problem.costs, input_grad=problem.costs.backward, weight_grad=nothing, held_for_weight_grad=nothing
-            )
-            problem = replace(problem, costs=whole)
-        instance = Instance.of(problem, self.memory(problem), large=LARGE)
+            instance = instance.whole(problem)
         policy = Policy(self.priority, self.share_memory, self.hold_for_first_gradient)
-        return as_orders(instance, list_schedule(instance, policy), kinds)
+        candidates = [(instance, list_schedule(instance, policy)), *plain(problem, instance)]
+        if instance.split and problem.stages == problem.ranks:
+            candidates.append((instance, as_sequence(instance, ZBH1().orders(problem))))
+        return best_of(candidates)

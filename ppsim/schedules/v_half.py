@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from ppsim.schedules.search.schedule import SearchedV
 
@@ -14,6 +14,8 @@ class VHalf(SearchedV):
     """
 
     name: Literal["v_half"] = "v_half"
+
+    own_limit: ClassVar[bool] = True
 
     def default_limit(self, ranks: int) -> int:
         """Activations of a chunk, two of which make one of a rank."""

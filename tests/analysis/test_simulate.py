@@ -12,7 +12,7 @@ import ppsim
 from ppsim import store
 from ppsim.config.load import load
 from ppsim.config.resolved import config_id
-from ppsim.ops import Ops, Orders, alternate
+from ppsim.ops import OpTable, Orders, alternate
 from ppsim.schedules.base import Problem, Rank
 from ppsim.schedules.gpipe import GPipe
 from ppsim.schedules.one_f_one_b import OneFOneB
@@ -68,7 +68,7 @@ class Turns(ppsim.Schedule):
     """A schedule of a notebook, with a function among its settings."""
 
     name: str = "turns"
-    order: Callable[[Rank], Ops]
+    order: Callable[[Rank], OpTable]
 
     def orders(self, problem: Problem) -> Orders:
         return problem.per_rank(self.order)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from importlib.util import find_spec
@@ -18,6 +18,7 @@ from ppsim.units import round_half_up, show, to_ns
 
 SPLIT = (Kind.F, Kind.I, Kind.W)
 """The kinds of a split schedule; a search calls them 0, 1 and 2."""
+WHOLE = (Kind.F, Kind.B)
 Ints = list[int]
 Sequence = list[int]
 """Op numbers in the order in which they start; a rank's order is what it has of them."""
@@ -39,30 +40,55 @@ class Memory:
     def in_activations(cls, problem: Problem, most: int) -> Memory:
         """At most so many activations of one stage and microbatch per rank; W's part counts as its share of one."""
         shares = [
-            kept / whole if whole else Fraction(1)
+            min(kept / whole, Fraction(1)) if whole else Fraction(1)
             for kept, whole in zip(problem.costs.held_for_weight_grad, problem.costs.activation, strict=True)
         ]
-        return cls._within(problem, [PARTS] * problem.stages, [-(-PARTS * s // 1) for s in shares], most * PARTS)
+        keep = [-(-PARTS * share // 1) for share in shares]
+        return cls._within(problem, [PARTS] * problem.stages, keep, [most * PARTS] * problem.ranks)
 
     @classmethod
-    def in_bytes(cls, problem: Problem, most: Fraction) -> Memory:
-        """At most so many bytes of activations per rank. Raises ScheduleError where a rank can't run at all."""
-        take = [max(1, -(-size // 1)) for size in problem.costs.activation]
-        keep = [-(-size // 1) for size in problem.costs.held_for_weight_grad]
+    def in_bytes(cls, problem: Problem, most: list[Fraction]) -> Memory:
+        """At most so many bytes of activations on each rank. Raises ScheduleError where one can't run at all."""
+        take, keep = cls._sizes(problem)
         for rank, held in enumerate(problem.placement.stages_of):
             least = sum(take[stage] for stage in held)
-            if least > most:
+            if least > most[rank]:
                 raise ScheduleError(
-                    f"schedule.memory_limit: {show(most, 'size')} is less than one activation of each stage on rank "
-                    f"{rank}, {show(Fraction(least), 'size')}; no order can run in less"
+                    f"schedule.memory_limit: {show(max(most[rank], Fraction(0)), 'size')} is less than one activation "
+                    f"of each stage on rank {rank}, {show(Fraction(least), 'size')}; no order can run in less"
                 )
-        return cls._within(problem, take, keep, int(most))
+        return cls._within(problem, take, keep, [int(limit) for limit in most])
 
     @classmethod
-    def _within(cls, problem: Problem, take: Ints, keep: Ints, limit: int) -> Memory:
-        """The same limit for every rank, but no more than all microbatches take: what Numba counts with is finite."""
+    def of_devices(cls, problem: Problem, memory: Fraction, most: int | None = None) -> Memory:
+        """What each device has left beside what it holds throughout and messages; never less than any order needs.
+
+        ``most``: nor more than so many activations. Messages: at each end of a stage one that is computed on and one
+        that waits.
+        """
+        take, keep = cls._sizes(problem)
+        message = (Fraction(0), *problem.costs.message[:-1], Fraction(0))
+        limit = []
+        for rank, held in enumerate(problem.placement.stages_of):
+            passing = 2 * sum((message[stage] + message[stage + 1] for stage in held), Fraction(0))
+            left = memory - problem.held_throughout(rank) - passing
+            if most is not None:
+                left = min(left, Fraction(most * max(take[stage] for stage in held)))
+            limit.append(max(int(left), sum(take[stage] for stage in held)))
+        return cls._within(problem, take, keep, limit)
+
+    @staticmethod
+    def _sizes(problem: Problem) -> tuple[Ints, Ints]:
+        """Bytes of F and, of those, W's, rounded up; where an input half leaves more than F took, F counts as that."""
+        keep = [-(-size // 1) for size in problem.costs.held_for_weight_grad]
+        take = [max(1, -(-size // 1), kept) for size, kept in zip(problem.costs.activation, keep, strict=True)]
+        return take, keep
+
+    @classmethod
+    def _within(cls, problem: Problem, take: Ints, keep: Ints, limit: Ints) -> Memory:
+        """No limit is more than all microbatches take: what Numba counts with is finite."""
         most = [problem.microbatches * sum(take[s] for s in held) for held in problem.placement.stages_of]
-        return cls(take, keep, [min(limit, all_of_it) for all_of_it in most])
+        return cls(take, keep, [min(own, all_of_it) for own, all_of_it in zip(limit, most, strict=True)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +110,8 @@ class Instance:
     memory: Memory
     compiled: bool = False
     """Whether Numba compiles the loops over it."""
+    split: bool = True
+    """Whether the backward is I and W."""
 
     @classmethod
     def of(cls, problem: Problem, memory: Memory, large: int = LARGE) -> Instance:
@@ -96,11 +124,17 @@ class Instance:
             rank_of=[ranks[0] for ranks in placement.ranks_of],
             held_at=[0, *accumulate(len(held) for held in placement.stages_of)],
             held=[stage for held in placement.stages_of for stage in held],
-            duration=[to_ns(problem.op_seconds(kind, stage)) for kind in SPLIT for stage in range(problem.stages)],
+            duration=_durations(problem, SPLIT),
             hop=[*(to_ns(seconds) for seconds in problem.hop or [Fraction(0)] * (problem.stages - 1)), 0],
             memory=memory,
             compiled=(problem.compiled or 3 * problem.stages * problem.microbatches >= large) and has_numba(),
         )
+
+    def whole(self, problem: Problem) -> Instance:
+        """The same with whole backwards in I's place, so that W is left with nothing, neither time nor memory."""
+        nothing = [0] * self.stages
+        duration, memory = [*_durations(problem, WHOLE), *nothing], replace(self.memory, keep=nothing)
+        return replace(self, duration=duration, memory=memory, split=False)
 
     @cached_property
     def stages_of(self) -> list[Ints]:
@@ -169,6 +203,10 @@ class Instance:
         after = max(0, int(way + gradient + weight - left))
         # Where all forwards fit, both may be one and the same wait.
         return self.work[0] + (max(before, after) if self.microbatches <= fit else before + after)
+
+
+def _durations(problem: Problem, kinds: tuple[Kind, ...]) -> Ints:
+    return [to_ns(problem.op_seconds(kind, stage)) for kind in kinds for stage in range(problem.stages)]
 
 
 def rounded(value: Fraction) -> int:

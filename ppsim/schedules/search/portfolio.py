@@ -11,10 +11,11 @@ from typing import Literal
 import numpy as np
 
 from ppsim.ops import Kind, Orders, ops
-from ppsim.ops.placement import v_shape
+from ppsim.ops.placement import loop, v_shape
 from ppsim.schedules.base import Problem
+from ppsim.schedules.interleaved_1f1b import Interleaved1F1B
 from ppsim.schedules.search.building_block import repeated, v_half, v_min
-from ppsim.schedules.search.instance import SPLIT, Instance, Memory, Sequence
+from ppsim.schedules.search.instance import SPLIT, WHOLE, Instance, Memory, Sequence
 from ppsim.schedules.search.justify import WINDOW, Graph, graphs, play
 from ppsim.schedules.search.listing import First, Policy, list_schedule
 from ppsim.schedules.zb_h1 import in_turns
@@ -60,7 +61,34 @@ def search(problem: Problem, memory: Memory, objective: Objective = "makespan") 
     if not found.at_bound:
         for policy in GREEDY:
             found.play(list_schedule(instance, policy))
-    return as_orders(instance, found.best)
+    return best_of([(instance, found.best), *plain(problem, instance)], objective)
+
+
+def plain(problem: Problem, instance: Instance) -> Iterator[tuple[Instance, Sequence]]:
+    """1F1B for the stages of a loop: what no order that is chosen by the costs should lose to.
+
+    Its backwards are whole, which spares an op's overhead; and, where the instance splits them, each W follows its I.
+    """
+    v = problem.stages // problem.ranks
+    if problem.placement != loop(problem.ranks, v):
+        return
+    of_a_kind = problem.stages * problem.microbatches
+    number = np.array(as_sequence(instance, Interleaved1F1B(virtual_stages=v).orders(problem)))
+    backward = np.flatnonzero(number >= of_a_kind)
+    sequence: Sequence = np.insert(number, backward + 1, number[backward] + of_a_kind).tolist()
+    if instance.split:
+        yield instance, sequence
+    yield instance.whole(problem), sequence
+
+
+def best_of(orders: list[tuple[Instance, Sequence]], objective: Objective = "makespan") -> Orders:
+    """The best of some orders as they are; of equally good ones the first. The first one has to fit its memory."""
+    values = []
+    for instance, order in orders:
+        found = _Search(instance, objective)
+        found.play(order)
+        values.append(found.value)
+    return as_orders(*orders[values.index(min(values))])
 
 
 def _starts(problem: Problem, instance: Instance) -> Iterator[Sequence]:
@@ -144,8 +172,9 @@ def as_sequence(instance: Instance, orders: Orders) -> Sequence:
     return sequence
 
 
-def as_orders(instance: Instance, sequence: Sequence, kinds: tuple[Kind, ...] = SPLIT) -> Orders:
-    """A sequence as tables of ops, a rank after the other; op numbers beyond those of ``kinds`` are left out."""
+def as_orders(instance: Instance, sequence: Sequence) -> Orders:
+    """A sequence as tables of ops, a rank after the other; of whole backwards the W are left out."""
+    kinds: tuple[Kind, ...] = SPLIT if instance.split else WHOLE
     number = np.array(sequence, np.int64)
     number = number[number < len(kinds) * instance.stages * instance.microbatches]
     stage = number // instance.microbatches

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from ppsim._model import Whole
+from ppsim._model import OneOrMore, Whole
 from ppsim.errors import Notice
 from ppsim.ops import Orders
 from ppsim.ops.placement import Placement, v_shape
@@ -22,17 +23,28 @@ class Limited(Schedule):
 
     max_in_flight: Whole | None = Field(None, ge=1)
     """Activations of a stage and microbatch that a rank may hold at once, what W needs of one counting in part."""
-    memory_limit: Size | None = None
-    """Bytes of activations that a rank may hold at once, in place of ``max_in_flight``."""
+    memory_limit: OneOrMore[Size] | None = None
+    """Bytes that a rank may hold at once, or a list with each rank's, in place of ``max_in_flight`` (default of the
+    two, where ``cluster.device.memory`` and the activations are known: what the device has left)."""
+    limit_counts: Literal["activations", "all"] = "activations"
+    """What ``memory_limit`` counts: activations alone, or weights, gradients and optimizer state, too."""
+
+    own_limit: ClassVar[bool] = False
+    """The default limit is what the schedule is about; a device may have less, not more."""
 
     def default_limit(self, ranks: int) -> int:
-        """Activations that a rank may hold where no limit is given."""
+        """Activations that a rank may hold where no limit is given and the device's memory isn't known."""
         return ranks
 
     def problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
-        """One limit, and room for an activation of each stage."""
-        if self.max_in_flight is not None and self.memory_limit is not None:
+        """One limit, of as many ranks as there are, and room for an activation of each stage."""
+        limit = self.memory_limit
+        if self.max_in_flight is not None and limit is not None:
             yield "schedule.memory_limit", "max_in_flight is given, too; leave one of them out"
+        if isinstance(limit, list) and len(limit) != ranks:
+            yield "schedule.memory_limit", f"the list has {len(limit)} values, there are {ranks} ranks"
+        if limit is None and self.limit_counts == "all":
+            yield "schedule.limit_counts", "there is no memory_limit whose bytes it could be about; give one"
         least = max(len(held) for held in self.placement(ranks).stages_of)
         if self.max_in_flight is not None and self.max_in_flight < least:
             few = self.max_in_flight
@@ -43,10 +55,22 @@ class Limited(Schedule):
         return fewer_microbatches_than_ranks(ranks, microbatches)
 
     def memory(self, problem: Problem) -> Memory:
-        """The limit, in activations or in bytes."""
+        """The limit: as given, or what the devices have left, or in activations."""
         if self.memory_limit is not None:
-            return Memory.in_bytes(problem, self.memory_limit)
-        return Memory.in_activations(problem, self.max_in_flight or self.default_limit(problem.ranks))
+            given = self.memory_limit
+            limit = given if isinstance(given, list) else [given] * problem.ranks
+            if self.limit_counts == "all":
+                limit = [most - problem.held_throughout(rank) for rank, most in enumerate(limit)]
+            return Memory.in_bytes(problem, limit)
+        usual = Memory.in_activations(problem, self.max_in_flight or self.default_limit(problem.ranks))
+        if self.max_in_flight is not None or problem.room is None or not any(problem.costs.activation):
+            return usual
+        return Memory.of_devices(problem, problem.room, self.default_limit(problem.ranks) if self.own_limit else None)
+
+    @property
+    def saves_memory(self) -> str:
+        """The limit."""
+        return "schedule.memory_limit or schedule.max_in_flight"
 
 
 class Searched(Limited):
