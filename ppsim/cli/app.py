@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ppsim.cli import compare, explain, export, import_, listing, plot, run, search, sweep
+from ppsim.cli import calibrate, compare, explain, export, import_, listing, plot, run, search, sweep
 from ppsim.cli.cases import INTERRUPTED
 
 DEADLOCK, WRONG_INPUT, BUG = 1, 2, 3
@@ -50,6 +50,7 @@ app.command()(explain.explain)
 app.command()(sweep.sweep)
 app.command()(sweep.collect)
 app.command()(search.search)
+app.command()(calibrate.calibrate)
 app.add_typer(import_.importing, name="import")
 
 

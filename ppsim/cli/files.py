@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 
@@ -14,3 +14,12 @@ def written(path: Path, write: Callable[[Path], object]) -> None:
         write(path)
     except OSError as error:
         raise PpsimError(f"{printable(str(path))}: can't be written: {error.strerror or error}") from None
+
+
+def text_written(path: Path, text: str, sources: Sequence[Path]) -> None:
+    """Write a text made of the sources. Raises PpsimError where that isn't possible, or would overwrite one of them."""
+    from ppsim.errors import PpsimError, printable
+
+    if path.exists() and any(source.exists() and path.samefile(source) for source in sources):
+        raise PpsimError(f"{printable(str(path))}: is a file that is read; name another one for the result")
+    written(path, lambda to: to.write_text(text, encoding="utf-8", newline="\n"))

@@ -15,7 +15,7 @@ from ppsim.schedules import Schedule, known
 if TYPE_CHECKING:
     from rich.console import Console
 
-COMMANDS: dict[formats.Does, str] = {"export": "export", "launch": "import", "trace": "fit"}
+COMMANDS: dict[formats.Does, str] = {"export": "export", "launch": "import", "link": "calibrate link", "trace": "fit"}
 """The command that takes a format."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple, TypeVar
 
-Does = Literal["export", "launch", "trace"]
-"""Writes a run (``export``: a Result into a text stream), reads launch files (``launch``) or traces of real runs."""
+Does = Literal["export", "launch", "link", "trace"]
+"""Writes a run (``export``: a Result into a text stream), reads launch files, measured links or traces of real runs."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
