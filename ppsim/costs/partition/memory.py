@@ -1,0 +1,137 @@
+"""Whether a rank's memory holds the layers that a split gives it, by what its order has alive at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+
+from ppsim.costs.layers import Layer, LayerCosts, transient
+from ppsim.costs.partition.balanced import Span
+from ppsim.ops import Kind, Orders
+from ppsim.ops.placement import Placement
+
+STATIC = ("weights", "gradients", "optimizer_state")
+
+
+class Instant(NamedTuple):
+    """An op while it runs, and what is alive then, per stage of its rank in the order of its chunks."""
+
+    kind: Kind
+    stage: int
+    microbatches: tuple[int, ...]
+    """Microbatches whose activations are held."""
+    halves: tuple[int, ...]
+    """Microbatches of which the weight-gradient half alone is still to come."""
+
+
+def fullest(orders: Orders, placement: Placement) -> list[list[Instant]]:
+    """For every rank the instants at which most is alive: none of them has less of everything than another."""
+    found = []
+    for rank, table in enumerate(orders):
+        held = placement.stages_of[rank]
+        kind, stage = np.asarray(table.kind)[:, None], np.asarray(table.stage)[:, None]
+        here = stage == np.array(held)[None, :]
+        first, handed_on, last = (here & (kind == k) for k in (Kind.F, Kind.I, Kind.W))
+        whole = here & (kind == Kind.B)
+        alive = np.cumsum(first, axis=0) - _before(whole | handed_on)
+        halves = _before(handed_on) - _before(last)
+        computes = np.isin(kind[:, 0], (Kind.F, Kind.B, Kind.I, Kind.W))
+        rows = np.hstack([kind, stage, alive, halves])[computes]
+        found.append([_instant(row, len(held)) for row in _largest(np.unique(rows, axis=0))])
+    return found
+
+
+def _before(flags: np.ndarray) -> np.ndarray:
+    counted: np.ndarray = np.cumsum(flags, axis=0) - flags
+    return counted
+
+
+def _largest(rows: np.ndarray) -> list[list[int]]:
+    """Rows of which no other of the same kind and stage is at least as large in everything."""
+    kept: list[np.ndarray] = []
+    for row in rows[np.argsort(-rows[:, 2:].sum(axis=1), kind="stable")]:
+        if not any(np.array_equal(row[:2], other[:2]) and np.all(row[2:] <= other[2:]) for other in kept):
+            kept.append(row)
+    return [row.tolist() for row in kept]
+
+
+def _instant(row: list[int], stages: int) -> Instant:
+    return Instant(Kind(row[0]), row[1], tuple(row[2 : 2 + stages]), tuple(row[2 + stages :]))
+
+
+@dataclass(frozen=True)
+class Room:
+    """A device's memory, as a question's ``fits``."""
+
+    capacity: Fraction
+    layers: Sequence[LayerCosts]
+    """The layers as each stage would hold them: they depend on what it recomputes."""
+    recomputed: Sequence[bool]
+    """Stages that are recomputed."""
+    stages_of: Sequence[Sequence[int]]
+    instants: Sequence[Sequence[Instant]]
+    """Of every rank, as ``fullest`` gives them."""
+    layer_by_layer: bool = False
+    """A recomputation stands inside the backward, a layer after the other."""
+    _sums: dict[tuple[int, str], list[Fraction]] = field(default_factory=dict)
+    _bursts: dict[tuple[int, int, int, str], Fraction] = field(default_factory=dict)
+
+    def __call__(self, rank: int, spans: Sequence[Span]) -> bool:
+        """Whether the device of ``rank`` holds these of its spans."""
+        return self.needed(rank, spans) <= self.capacity
+
+    def needed(self, rank: int, spans: Sequence[Span]) -> Fraction:
+        """The most bytes that these spans need on their rank, without what waits to be sent."""
+        place = {stage: chunk for chunk, stage in enumerate(self.stages_of[rank])}
+        by_stage = {span.stage: span for span in spans}
+        names = {name: size for span in spans for layer in self._held(span) for name, size in layer.buffers}
+        static = sum((self._sum(span, key) for span in spans for key in STATIC), sum(names.values(), Fraction(0)))
+        most = Fraction(0)
+        for instant in self.instants[rank]:
+            alive = sum(
+                (
+                    instant.microbatches[place[span.stage]] * self._sum(span, self._kept(span.stage))
+                    + instant.halves[place[span.stage]] * self._sum(span, "held_for_weight_grad")
+                    for span in spans
+                ),
+                Fraction(0),
+            )
+            running = by_stage.get(instant.stage)
+            most = max(most, alive + (self._while_it_runs(instant.kind, running) if running else 0))
+        return static + most
+
+    def _kept(self, stage: int) -> str:
+        return "kept" if self.recomputed[stage] else "activation"
+
+    def _while_it_runs(self, kind: Kind, span: Span) -> Fraction:
+        """What an op needs beside what is alive: its input, what it rebuilds, its burst."""
+        forward = kind == Kind.F
+        layers = self.layers[span.stage].layers
+        outside = span.begin - 1 if forward else span.end - 1
+        incoming = layers[outside].message if 0 <= outside < len(layers) - 1 and kind != Kind.W else Fraction(0)
+        again = Fraction(0)
+        if self.recomputed[span.stage] and kind in (Kind.B, Kind.I):
+            rebuilt = [layer.activation - layer.kept for layer in self._held(span)]
+            again = max(rebuilt, default=Fraction(0)) if self.layer_by_layer else sum(rebuilt, Fraction(0))
+        return incoming + again + self._burst(span, "transient_forward" if forward else "transient_backward")
+
+    def _held(self, span: Span) -> Sequence[Layer]:
+        return self.layers[span.stage].layers[span.begin : span.end]
+
+    def _sum(self, span: Span, key: str) -> Fraction:
+        if (span.stage, key) not in self._sums:
+            values = (getattr(layer, key) for layer in self.layers[span.stage].layers)
+            self._sums[span.stage, key] = list(accumulate(values, initial=Fraction(0)))
+        sums = self._sums[span.stage, key]
+        return sums[span.end] - sums[span.begin]
+
+    def _burst(self, span: Span, key: str) -> Fraction:
+        asked = (span.stage, span.begin, span.end, key)
+        if asked not in self._bursts:
+            self._bursts[asked] = transient(self._held(span), key)
+        return self._bursts[asked]

@@ -1,0 +1,127 @@
+"""Balanced splits: as good as the best of all, never worse than uniform, within memory where that is possible."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import accumulate, combinations, pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ppsim.costs.partition.balanced import Question, Span, balanced
+from ppsim.costs.partition.layout import SplitError
+from ppsim.ops.placement import bidirectional, loop, v_shape
+
+TIMES = st.one_of(
+    st.integers(0, 6).map(Fraction),
+    st.fractions(0, 5, max_denominator=4),
+)
+
+
+@st.composite
+def questions(draw) -> Question:
+    ranks = draw(st.integers(1, 4))
+    shapes = [loop(ranks), loop(ranks, 2) if ranks < 4 else loop(ranks), v_shape(min(ranks, 3))]
+    placement = draw(st.sampled_from(shapes + ([bidirectional(ranks)] if ranks % 2 == 0 else [])))
+    stages = placement.stages
+    times = draw(st.lists(TIMES, min_size=stages, max_size=max(stages, min(stages + 4, 9))))
+    most = draw(st.one_of(st.none(), st.integers(1, 20)))
+
+    def fits(rank: int, spans: list[Span]) -> bool:  # the first ranks hold the most per layer
+        return sum(span.end - span.begin for span in spans) * (placement.ranks - rank) <= most
+
+    return Question(times, placement.stages_of, None if most is None else fits)
+
+
+def splits(layers: int, stages: int):
+    """Every way to cut layers into stages, none of them empty."""
+    for cuts in combinations(range(1, layers), stages - 1):
+        yield tuple(b - a for a, b in pairwise((0, *cuts, layers)))
+
+
+def stage_times(question: Question, split) -> list[Fraction]:
+    ends = (0, *accumulate(split))
+    return [sum(question.times[a:b], Fraction(0)) for a, b in pairwise(ends)]
+
+
+def slowest(question: Question, split) -> tuple[Fraction, Fraction]:
+    """The slowest rank, then the slowest stage."""
+    times = stage_times(question, split)
+    return max(sum(times[s] for s in held) for held in question.stages_of), max(times)
+
+
+def all_fit(question: Question, split) -> bool:
+    ends = (0, *accumulate(split))
+    spans = [Span(stage, a, b) for stage, (a, b) in enumerate(pairwise(ends))]
+    return question.fits is None or all(
+        question.fits(rank, [spans[s] for s in held]) for rank, held in enumerate(question.stages_of)
+    )
+
+
+@settings(max_examples=300, deadline=None)
+@given(questions())
+def test_no_split_is_better(question):
+    found = balanced(question)
+    every = list(splits(len(question.times), len(question.ranks_of)))
+    fitting = [split for split in every if all_fit(question, split)]
+    assert slowest(question, found.split) == min(slowest(question, split) for split in fitting or every)
+    assert found.proven and found.capped == bool(fitting)
+    assert not fitting or all_fit(question, found.split)
+    assert sum(found.split) == len(question.times) and min(found.split) > 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 3), st.data())
+def test_never_slower_than_as_many_on_every_stage(ranks, each, chunks, data):
+    stages_of = loop(ranks, chunks).stages_of
+    times = data.draw(st.lists(TIMES, min_size=ranks * chunks * each, max_size=ranks * chunks * each))
+    question = Question(times, stages_of)
+    assert slowest(question, balanced(question).split)[0] <= slowest(question, [each] * (ranks * chunks))[0]
+
+
+def whole(number: int) -> list[Fraction]:
+    return [Fraction(1)] * number
+
+
+@pytest.mark.parametrize(
+    ("times", "stages_of", "split", "reason"),
+    [
+        (whole(61), loop(4).stages_of, (15, 15, 15, 16), "61 = 3 · 15 + 16: the last stage holds fewest microbatches"),
+        ([Fraction(1, 10), *whole(61), Fraction(17, 10)], loop(4).stages_of, (16, 16, 16, 15),
+         "with embedding and head 62.8 in all: 15.1 | 16 | 16 | 15.7, and 16 can't be less: 4 · 15.7 = 62.8 has no room "
+         "for whole layers"),
+        (whole(61), loop(4, 2).stages_of, None, "two stages a rank: 61 = 3 · 15 + 16 on ranks"),
+        ([*whole(7), Fraction(3)], loop(4).stages_of, (2, 2, 3, 1), "10 in all: the head alone is 3, 2 + 2 + 3 + 3"),
+        ([*whole(6), Fraction(2), Fraction(2)], loop(4).stages_of, None, "mtp and head: 10 in all, so at least 3 on one"),
+    ],
+)  # fmt: skip
+def test_splits_that_can_be_told_by_hand(times, stages_of, split, reason):
+    question = Question(times, stages_of)
+    found = balanced(question)
+    if split is not None:
+        assert found.split == split, reason
+    total = sum(times)
+    assert slowest(question, found.split)[0] == (16 if total > 50 else 3), reason
+
+
+def test_large_cases_are_quick_and_as_good_as_can_be():
+    times = [Fraction(1, 10), *whole(126), Fraction(17, 10)]
+    question = Question(times, loop(16, 4).stages_of)
+    # 127.8 in all. 16 ranks of 8 would have 128 rooms for 126 layers; rank 0 has 8.1 with eight, rank 15 9.7, or 8.7
+    # with seven and 7.7 with six: 126 = 15 · 8 + 6, so that rank 0 has its eight.
+    assert slowest(question, balanced(question).split)[0] == Fraction(81, 10)
+
+
+def test_a_cap_moves_layers_to_where_there_is_room():
+    def fits(rank, spans):  # 1F1B holds 4, 3, 2, 1 microbatches of each layer
+        return sum(s.end - s.begin for s in spans) * (4 - rank) <= 12
+
+    found = balanced(Question(whole(16), loop(4).stages_of, fits))
+    assert found == ((3, 4, 4, 5), True, True)  # at most 3, 4, 6 and 12; of the splits with 5, the most equal one
+    assert balanced(Question(whole(26), loop(4).stages_of, fits)).capped is False  # 25 at most
+
+
+def test_fewer_layers_than_stages_are_an_error():
+    with pytest.raises(SplitError, match="3 layers are too few for 4 stages"):
+        balanced(Question(whole(3), loop(4).stages_of))
