@@ -40,7 +40,8 @@ class Values:
     ) -> None:
         self.source, self.launches, self.load, self.decisions = source, launches, load, decisions
         self.fixed: dict[str, Elements] = {name: [[Piece(value, 0)]] for name, value in fixed.items()}
-        self.state = State()
+        self.state = State({name: [[Piece(value, 0)]] for name, value in source.environment().items()})
+        self.state.exported = frozenset(self.state.variables)
         self.forks: list[Fork] = []
         self.status: Truth = True
         """Whether the last command succeeded."""
