@@ -1,4 +1,4 @@
-"""Why a run took so long: what limits it; and why an op started when it did, down to time 0."""
+"""Why an op started when it did, down to time 0; and what ranks wait for most."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ def _follows(result: Result, row: int) -> bool:
     return row > int(result.plan.ops.offsets[result.plan.ops.rank[row]])
 
 
-def limits(result: Result) -> str:
-    """What limits the step: the largest sum of waits for one cause at one place, with its share of all idle time."""
+def waiting(result: Result) -> str:
+    """What ranks wait for most: the largest sum of waits for one cause at one place, and its share of all."""
     found = waits.limits(result.run)
     total = sum(ns for _, _, ns in found)
     if not total:

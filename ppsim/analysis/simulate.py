@@ -12,7 +12,7 @@ from ppsim.analysis.result import Result
 from ppsim.analysis.specify import specify
 from ppsim.analysis.uncertainty import repeats
 from ppsim.config.experiment import Experiment
-from ppsim.config.notices import notices, what_saves_memory
+from ppsim.config.notices import notices
 from ppsim.engine import Engine, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, Notice, ScheduleError, shown
@@ -58,10 +58,7 @@ def simulate(
         *_unused(experiment, plan),
     ]
     executed = Run(plan, timeline, problem, SIMULATED, experiment.samples_per_step)
-    found += (
-        notice._replace(message=f"{notice.message}; what helps: {what_saves_memory(experiment, problem)}")
-        for notice in too_much(executed)
-    )
+    found += too_much(executed)
     spread = _spread(experiment, executed, engine)
     return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
 

@@ -45,7 +45,7 @@ def split(result: Result, engine: Engine = "auto") -> Split:
     """The what-if split of a simulated run."""
     whole, spec = result.timeline.makespan, specify(result.experiment, result.schedule, result.problem)
     left: list[Run] = []
-    for change in (_free_links, _without_recomputation, _equal):
+    for change in (free_links, without_recomputation, _equal):
         spec = change(spec)
         plan = build(result.orders, spec)
         left.append(Run(plan, run(plan, engine)[0]))
@@ -61,11 +61,13 @@ def split(result: Result, engine: Engine = "auto") -> Split:
     )
 
 
-def _free_links(spec: PlanSpec) -> PlanSpec:
-    return _on(spec, {"intra_node": None, "inter_node": None, "links": []})
+def free_links(spec: PlanSpec) -> PlanSpec:
+    """The same with links that cost nothing."""
+    return on_cluster(spec, intra_node=None, inter_node=None, links=[])
 
 
-def _without_recomputation(spec: PlanSpec) -> PlanSpec:
+def without_recomputation(spec: PlanSpec) -> PlanSpec:
+    """The same with nothing recomputed."""
     # Orders that list their own recomputation keep it, in no time.
     costs = replace(spec.problem.costs, recompute=(Fraction(0),) * spec.problem.stages)
     return replace(spec, problem=replace(spec.problem, costs=costs), recompute=replace(spec.recompute, of_stage=()))
@@ -85,10 +87,10 @@ def _equal(spec: PlanSpec) -> PlanSpec:
     if costs.overlapped is not None:
         changes["overlapped"] = mean(costs.overlapped)
     problem = replace(spec.problem, costs=replace(costs, **changes))
-    return replace(_on(spec, {"speed": Fraction(1)}), problem=problem, microbatch_weights=(Fraction(1),))
+    return replace(on_cluster(spec, speed=Fraction(1)), problem=problem, microbatch_weights=(Fraction(1),))
 
 
-def _on(spec: PlanSpec, changes: dict[str, Any]) -> PlanSpec:
+def on_cluster(spec: PlanSpec, **changes: object) -> PlanSpec:
     """The same on another cluster."""
     cluster = spec.topology.cluster.model_copy(update=changes)
     return replace(spec, topology=Topology(cluster, spec.problem.ranks))

@@ -51,7 +51,7 @@ app.command()(sweep.sweep)
 app.command()(sweep.collect)
 app.command()(search.search)
 app.command()(calibrate.calibrate)
-app.command("import", no_args_is_help=True)(import_.import_)
+app.add_typer(import_.importing, name="import")
 
 
 def _interrupted(*_: object) -> None:

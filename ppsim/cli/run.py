@@ -59,7 +59,7 @@ def check(config: Config, set_: Set = None) -> None:
 
     experiment = load(config, set_ or ())
     problem, schedule = experiment.problem(), experiment.schedule
-    if experiment.files():  # an order that was written by hand
+    if schedule.files():  # an order that was written by hand
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
     found = [

@@ -63,12 +63,12 @@ def search(
 
 def _limit(base: Base, changes: str) -> str:
     """What limits a case's step."""
-    from ppsim.analysis.explain import limits
+    from ppsim.analysis.limit import lines
     from ppsim.analysis.simulate import simulate
     from ppsim.sweep.cases import Resolver
 
     resolver = Resolver(base)
-    return limits(simulate(resolver.experiment(resolver.settings(json.loads(changes))), engine="auto"))
+    return lines(simulate(resolver.experiment(resolver.settings(json.loads(changes))), engine="auto"))[0]
 
 
 def _search_json(space: Space, found: Found, limits: list[str]) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from ppsim.hardware.cluster import Cluster, Topology
 from ppsim.ops.placement import Placement
 from ppsim.ops.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule, known
-from ppsim.schedules.from_file import FromFile
 from ppsim.schedules.registry import PYTORCH_NAMES, nearest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -141,7 +140,7 @@ class Experiment(Model):
 
     def files(self) -> dict[str, Path]:
         """The files that the config names, by the name under which a run keeps a copy."""
-        return self.schedule.files() if isinstance(self.schedule, FromFile) else {}
+        return self.schedule.files()
 
     @property
     def samples_per_step(self) -> int | None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ppsim._words import percent, seconds, size
 from ppsim.display.console import table_of
-from ppsim.display.words import percent, seconds, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,18 +26,8 @@ def comparison(found: Comparison, console: Console) -> None:
     for i in order:
         row = found.rows[i]
         console.print(f"{row['schedule']}: {row['limit']}", soft_wrap=True)
-    for note in notes(found):
-        console.print(note, soft_wrap=True)
-
-
-def notes(found: Comparison) -> Iterator[str]:
-    """What there is to say below the table: who gains over several steps alone, and what the columns mean."""
-    for gain in found.gains_over_steps:
-        yield (
-            f"{gain.schedule}: its memory pays over several steps without a barrier alone (runtime.barrier: false): "
-            f"then a step takes {seconds(gain.period_s)}, {gain.than}'s {seconds(gain.than_period_s)}"
-        )
-    yield from NOTES
+    for note in NOTES:
+        console.print(note)
 
 
 def compared(row: dict[str, Any]) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from ppsim._words import percent, seconds, size
 from ppsim.analysis.alternatives import equal
-from ppsim.display.words import percent, seconds, size
 
 if TYPE_CHECKING:
     from ppsim.analysis.result import Result

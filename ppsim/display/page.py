@@ -6,8 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ppsim.analysis.explain import limits
-from ppsim.display.comparison import compared, notes
+from ppsim.analysis.limit import lines
+from ppsim.display.comparison import NOTES, compared
 from ppsim.display.headline import COLUMNS, headline, rank_rows
 from ppsim.errors import printable
 
@@ -21,7 +21,7 @@ def of_result(result: Result) -> str:
     from ppsim import plot
 
     name = f"{printable(result.experiment.name)}: {result.schedule.label}"
-    notes = [f"limit: {limits(result)}", *(f"warning: {n.key}: {n.message}" for n in result.notices)]
+    notes = [*(f"limit: {line}" for line in lines(result)), *(f"warning: {n.key}: {n.message}" for n in result.notices)]
     return (
         f"<b>{html.escape(name)}</b>{_table(headline(result))}{_table(rank_rows(result), COLUMNS)}"
         f"{''.join(f'<p>{html.escape(printable(note))}</p>' for note in notes)}{_picture(plot.gantt(result))}"
@@ -35,8 +35,8 @@ def of_comparison(found: Comparison) -> str:
     rows = [compared(row) for row in found.rows]
     columns = [*rows[0], "limit"]
     cells = ([*row.values(), of["limit"]] for row, of in zip(rows, found.rows, strict=True))
-    below = "".join(f"<p>{html.escape(note)}</p>" for note in notes(found))
-    return f"{_table(cells, columns)}{below}{_picture(plot.charts(found))}"
+    notes = "".join(f"<p>{html.escape(note)}</p>" for note in NOTES)
+    return f"{_table(cells, columns)}{notes}{_picture(plot.charts(found))}"
 
 
 def of_figure(drawn: Any) -> bytes | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ppsim._words import seconds
 from ppsim.analysis.alternatives import what_if
-from ppsim.analysis.explain import limits
+from ppsim.analysis.limit import lines
 from ppsim.display.console import table_of
 from ppsim.display.headline import COLUMNS, headline, rank_rows
-from ppsim.display.words import seconds
 from ppsim.errors import printable
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ def screen(result: Result, console: Console, files: list[str] | None = None, fol
         figures.add_row(Text(name, style="cyan"), Text(value))
     console.print(figures)
     console.print(_rank_table(result, console))
-    console.print(Text("limit: " + limits(result)))
+    for cause in lines(result):
+        console.print(Text("limit: " + cause))
     for warning in s["warnings"]:
         console.print(Text(f"warning: {printable(warning['key'])}: {printable(warning['message'])}", style="yellow"))
     if files:

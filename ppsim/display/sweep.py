@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ppsim._words import percent, seconds, size
 from ppsim.display.console import console, stderr_console, table_of
-from ppsim.display.words import percent, seconds, size
 from ppsim.errors import printable
 from ppsim.sweep.columns import DIMENSIONS, Column
 from ppsim.sweep.report import MEMORY, TOP, Ranking, grouped, short_names, thinned, varying

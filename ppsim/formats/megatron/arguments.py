@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from ppsim.errors import did_you_mean, shown
-from ppsim.formats.launch.settings import Mistake
 from ppsim.formats.megatron.layers import LAYOUT
 from ppsim.formats.megatron.options import (
     CHOICES,
@@ -43,6 +42,13 @@ class Given(NamedTuple):
     line: int
 
 
+class Mistake(NamedTuple):
+    """What is wrong, and the line (0: of the file as a whole)."""
+
+    line: int
+    text: str
+
+
 class Arguments:
     """What words give: ``given`` by today's name, ``others`` by name, ``mistakes``, ``missing``, ``notes``."""
 
@@ -61,10 +67,6 @@ class Arguments:
         self.readable = True
         """Whether the file's text is that of a shell at all, and has arguments."""
         self.words = words
-        self.job: Mapping[str, str] = {}
-        """What the script's header says to Slurm."""
-        self.files: Mapping[str, str] = {}
-        """Files that the script writes."""
         self.missing = tuple(dict.fromkeys(missing for word in words for missing in word.missing))
         self._take(words)
 

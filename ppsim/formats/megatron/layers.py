@@ -120,17 +120,11 @@ def _unequal_ends(
     over = f" x {chunks} virtual stages" if chunks > 1 else ""
     why = f"{layers} layers, {terms} on the first or last rank: {rest} are left for {between} other ranks{over}"
     each = between * chunks
-    if uneven := [count for count in ends if count % chunks]:
-        why = f"{' and '.join(map(str, uneven))} layers on the first or last rank aren't a multiple of v = {chunks}"
-    elif each and rest > 0:
+    if each and rest > 0:
         why += f", {each} x {rest // each} = {rest - rest % each}, {rest % each} would be lost"
     fixed, key = (ends[0], LAST) if len(ends) == 2 else (0, FIRST if last is None else LAST)
     if len(ends) == 2 and (fixed < 1 or fixed % chunks):
-        most = min(layers, 400)
-        both = [(a, b) for a in range(chunks, most, chunks) for b in range(chunks, most, chunks)]
-        fitting = [ends_ for ends_ in both if works(layers - sum(ends_), *ends_)]
-        nearest = min(fitting, key=lambda pair: (abs(pair[0] - ends[0]) + abs(pair[1] - ends[1]), pair), default=None)
-        return why + (f"; what works: {FIRST} {nearest[0]} {LAST} {nearest[1]}" if nearest else "")
+        return f"{why}; each must be a multiple of {chunks}, at least that"
 
     def fits(count: int) -> bool:
         mine = (fixed, count) if len(ends) == 2 else (count,)

@@ -40,8 +40,7 @@ class Values:
     ) -> None:
         self.source, self.launches, self.load, self.decisions = source, launches, load, decisions
         self.fixed: dict[str, Elements] = {name: [[Piece(value, 0)]] for name, value in fixed.items()}
-        self.state = State({name: [[Piece(value, 0)]] for name, value in source.environment().items()})
-        self.state.exported = frozenset(self.state.variables)
+        self.state = State()
         self.forks: list[Fork] = []
         self.status: Truth = True
         """Whether the last command succeeded."""

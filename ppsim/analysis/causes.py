@@ -1,0 +1,343 @@
+"""What can make a step slow: a function for each cause, with the same run without it.
+
+A function takes a run and what its plan was built from, and gives nothing where the run hasn't got its cause. A
+``Remedy`` says what was found, and changes the PlanSpec so that it is gone; ``limit`` simulates that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from ppsim._words import seconds
+from ppsim.analysis.result import Result
+from ppsim.analysis.whatif import free_links, on_cluster, without_recomputation
+from ppsim.engine.timeline import PER_SECOND
+from ppsim.hardware.cluster import PairLink
+from ppsim.metrics import bubble
+from ppsim.ops import MOVES, Kind, among
+from ppsim.plan import CheckedOrders, PlanSpec, Sending, check
+from ppsim.schedules import known
+from ppsim.schedules.one_f_one_b import OneFOneB
+from ppsim.units import show
+
+NOTABLE = Fraction(1, 100)
+"""A rank with less than this part more work than the mean isn't named."""
+SLOWER = 1.5
+"""A link is slower than the others from this multiple of their median message time on."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A run, and what its plan was built from."""
+
+    result: Result
+    spec: PlanSpec
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A cause that a run has, and the run without it."""
+
+    cause: str
+    found: str
+    """What was found, as in 'rank 7 has 12 % more work than the mean'."""
+    without: str
+    """What the step is without it, as in 'balanced it would be'."""
+    change: Callable[[PlanSpec], PlanSpec]
+    orders: Callable[[PlanSpec], CheckedOrders] | None = None
+    """The orders of the changed run, where they aren't the same."""
+    steps: int = 1
+    """The changed run does the work of so many of today's."""
+
+
+Cause = Callable[[Case], Remedy | None]
+
+
+def unequal_work(case: Case) -> Remedy | None:
+    """A rank whose stages take longer than the mean rank's, at equal speeds."""
+    busy = case.result.run.once(bubble.busy).tolist()
+    work = [Fraction(ns) * case.spec.topology.speed(rank) for rank, ns in enumerate(busy)]
+    mean = sum(work, Fraction(0)) / len(work)
+    if not mean or max(work) / mean - 1 < NOTABLE:
+        return None
+    heaviest = [rank for rank, ns in enumerate(work) if ns == max(work)]
+    excess = float(100 * (max(work) / mean - 1))
+    held = {stage for rank in heaviest for stage in case.spec.problem.placement.stages_of[rank]}
+    guess = [name for stage, name in ((0, "embedding"), (case.spec.problem.stages - 1, "head")) if stage in held]
+    hint = f" ({' and '.join(guess)}?)" if guess and len(heaviest) == 1 else ""
+
+    def balanced(before: PlanSpec) -> PlanSpec:
+        holders = before.problem.placement.ranks_of
+        shares = [sum((work[rank] for rank in ranks), Fraction(0)) / len(ranks) for ranks in holders]
+        return _times_scaled(before, [mean / share if share else Fraction(1) for share in shares])
+
+    verb = "has" if len(heaviest) == 1 else "have"
+    found = f"{_ranks(heaviest)} {verb} {excess:.0f} % more work than the mean{hint}"
+    return Remedy("work", found, "balanced it would be", balanced)
+
+
+def straggler(case: Case) -> Remedy | None:
+    """Ranks that are slower than most."""
+    speeds = [case.spec.topology.speed(rank) for rank in range(case.spec.problem.ranks)]
+    usual = sorted(speeds)[len(speeds) // 2]
+    slow = [rank for rank, speed in enumerate(speeds) if speed < usual]
+    if not slow:
+        return None
+    longer = f"{float(usual / min(speeds)):.3g} times as long as the others for the same work"
+    found = f"the straggler rank {slow[0]} takes" if len(slow) == 1 else f"the stragglers, {_ranks(slow)}, take"
+    mended = [max(speed, usual) for speed in speeds]
+    return Remedy(
+        "straggler", f"{found} {longer}", "at their speed it would be", lambda before: on_cluster(before, speed=mended)
+    )
+
+
+def unequal_microbatches(case: Case) -> Remedy | None:
+    """Microbatches that differ in length."""
+    weights = case.spec.microbatch_weights
+    if min(weights) == max(weights):
+        return None
+    mean = sum(weights, Fraction(0)) / len(weights)
+    span = f"from {float(min(weights) / mean):.2g} to {float(max(weights) / mean):.2g} of the mean"
+    return Remedy(
+        "microbatches differ",
+        f"microbatches differ in length, {span}",
+        "of equal length it would be",
+        lambda before: replace(before, microbatch_weights=(mean,)),
+    )
+
+
+def messages(case: Case) -> Remedy | None:
+    """Links whose messages take long: those that are slower than most, or all."""
+    plan, routes = case.result.plan, case.result.plan.routes
+    data = among(plan.ops.kind[plan.transfers.producer], (Kind.F, Kind.B, Kind.I))
+    used = np.unique(plan.transfers.route[data])
+    took = (routes.occupancy + routes.latency)[used]
+    if not took.any():
+        return None
+    worst = int(took.argmax())
+    src, dst = int(routes.src[used[worst]]), int(routes.dst[used[worst]])
+    longest = int(took[worst])
+    forwards = plan.duration[(plan.ops.kind == Kind.F) & (plan.ops.rank == src)]
+    hides = int(forwards.mean()) if len(forwards) else 0
+    why = (
+        f"longer than the forward ({_time(hides)}) that they should hide behind"
+        if longest > hides
+        else "which no work on the critical path hides"
+    )
+    slow = took > SLOWER * np.median(took)
+    ends = {
+        (min(a, b), max(a, b))
+        for a, b in zip(*(column[used[slow]].tolist() for column in (routes.src, routes.dst)), strict=True)
+    }
+    if ends:
+        freed = [PairLink(ranks=list(pair), like="free") for pair in sorted(ends)]
+        more = f" (so do {len(ends) - 1} other links)" if len(ends) > 1 else ""
+        return Remedy(
+            "messages",
+            f"messages {src}→{dst} take {_time(longest)}{more}, {why}",
+            "with that link free it would be" if len(ends) == 1 else "with those links free it would be",
+            lambda before: on_cluster(before, links=[*before.topology.cluster.links, *freed]),
+        )
+    return Remedy(
+        "messages", f"messages take {_time(longest)}, as {src}→{dst}, {why}", "with free links it would be", free_links
+    )
+
+
+def shared_ports(case: Case) -> Remedy | None:
+    """NICs that several ranks share, where messages queue."""
+    sharing = case.spec.topology.cluster.ranks_per_nic
+    queued = int((case.result.timeline.transfer_start - case.result.timeline.ready).sum())
+    if sharing == 1 or not queued:
+        return None
+    return Remedy(
+        "queue",
+        f"messages queue for NICs that {sharing} ranks share",
+        "with one each it would be",
+        lambda before: on_cluster(before, ranks_per_nic=1),
+    )
+
+
+def sending(case: Case) -> Remedy | None:
+    """Sends and receives that hold their ranks."""
+    mode, batched = case.spec.sending.mode, case.spec.sending.batch_warmup is not None
+    if mode == "overlapped" and not batched:
+        return None
+    found = {
+        "blocking": "sends hold their rank until the message has left (runtime.send: blocking)",
+        "rendezvous": "messages wait until their receiver asks for them (runtime.send: rendezvous)",
+    }.get(mode, "sends and receives go in batches that hold both ranks (runtime.p2p: fused)")
+    return Remedy("sending", found, "overlapped it would be", lambda before: replace(before, sending=Sending()))
+
+
+def recomputation(case: Case) -> Remedy | None:
+    """Forwards that are run again."""
+    if not case.result.plan.ops.index.has(Kind.R):
+        return None
+    plan = case.result.plan
+    again = int(plan.duration[plan.ops.kind == Kind.R].sum()) / max(int(plan.duration.sum()), 1)
+    return Remedy(
+        "recomputation",
+        f"recomputation is {100 * again:.0f} % of all work",
+        "without it (and with its memory) it would be",
+        without_recomputation,
+    )
+
+
+def gradient_sync(case: Case) -> Remedy | None:
+    """Gradients that are summed over copies."""
+    if not case.result.plan.ops.index.has(Kind.REDUCE_GRAD):
+        return None
+
+    def alone(before: PlanSpec) -> PlanSpec:
+        nothing = (Fraction(0),) * before.problem.stages
+        costs = replace(before.problem.costs, gradients=nothing)
+        return replace(before, problem=replace(before.problem, costs=costs), sync=replace(before.sync, pipelines=1))
+
+    how = "overlapped" if case.spec.sync.overlapped else "at the end of the step (runtime.grad_sync: end)"
+    return Remedy("sync", f"gradients are summed {how}", "without that the step would be", alone)
+
+
+def batch_normalisation(case: Case) -> Remedy | None:
+    """Stages that wait for the whole batch."""
+    if not case.spec.sync.batch_normalised:
+        return None
+    return Remedy(
+        "batch sync",
+        "stages wait for whole batches (pipeline.batch_sync)",
+        "without it the step would be",
+        lambda before: replace(before, sync=replace(before.sync, batch_normalised=())),
+    )
+
+
+def optimizer(case: Case) -> Remedy | None:
+    """The optimizer's step."""
+    taken = case.result.plan.duration[case.result.plan.ops.kind == Kind.OPTIM]
+    if not taken.any():
+        return None
+    return Remedy(
+        "optimizer",
+        f"the optimizer takes {_time(int(taken.max()))}",
+        "without it the step would be",
+        lambda before: _with_costs(before, optimizer=(Fraction(0),) * before.problem.stages),
+    )
+
+
+def overhead(case: Case) -> Remedy | None:
+    """Time before every op."""
+    each = case.spec.problem.op_overhead
+    if not each:
+        return None
+    return Remedy(
+        "overhead",
+        f"every op takes {show(each, 'time')} more than its work (runtime.op_overhead)",
+        "without it the step would be",
+        lambda before: replace(before, problem=replace(before.problem, op_overhead=Fraction(0))),
+    )
+
+
+def moves(case: Case) -> Remedy | None:
+    """Activations that are moved to other ranks and back."""
+    if not case.result.plan.ops.index.has(*MOVES):
+        return None
+
+    def unmoved(before: PlanSpec) -> PlanSpec:
+        nothing = (Fraction(0),) * before.problem.stages
+        return _with_costs(before, activation=nothing, held_for_weight_grad=nothing, stage_input=nothing)
+
+    return Remedy(
+        "memory", "activations are moved to other ranks and back", "with moves of no size it would be", unmoved
+    )
+
+
+def barrier(case: Case) -> Remedy | None:
+    """Steps that wait for each other."""
+    if case.spec.steps == 1 or not case.spec.barrier or case.spec.problem.stream:
+        return None
+    return Remedy(
+        "barrier",
+        "every step waits for the last op of the step before (runtime.barrier)",
+        f"without it the {case.spec.steps} steps would be",
+        lambda before: replace(before, barrier=False),
+    )
+
+
+def few_microbatches(case: Case) -> Remedy | None:
+    """The pipeline's filling and draining, shared by few microbatches."""
+    problem, schedule = case.spec.problem, case.result.schedule
+    if problem.stream or problem.ranks == 1 or schedule.files() or known().get(schedule.name) is not type(schedule):
+        return None  # an order from a file, or one of the user's own, may hold for these sizes alone
+    m = problem.microbatches // len(problem.slices)
+    if any(schedule.problems(problem.ranks, 2 * m)):
+        return None
+
+    def twice(before: PlanSpec) -> PlanSpec:
+        weights = before.microbatch_weights
+        more = replace(before.problem, microbatches=2 * before.problem.microbatches)
+        return replace(before, problem=more, microbatch_weights=weights * 2 if len(weights) > 1 else weights)
+
+    return Remedy(
+        "microbatches",
+        f"too few microbatches ({m} for {problem.ranks} ranks)",
+        f"with {2 * m} the same work would take",
+        twice,
+        lambda changed: check(schedule.orders(changed.problem), changed.problem),
+        steps=2,
+    )
+
+
+def order(case: Case) -> Remedy | None:
+    """An order that leaves ranks idle where 1F1B wouldn't."""
+    problem, placement = case.spec.problem, case.spec.problem.placement
+    looped = placement.stages == placement.ranks and not placement.replicated
+    if (
+        problem.stream
+        or not looped
+        or not case.result.schedule.trains
+        or len(problem.slices) > 1
+        or case.result.schedule.name == "1f1b"
+    ):
+        return None
+    instead = OneFOneB()
+    return Remedy(
+        "order",
+        f"the order ({case.result.schedule.name}) leaves ranks idle",
+        "by 1f1b it would be",
+        lambda before: before,
+        lambda changed: check(instead.orders(changed.problem), changed.problem),
+    )
+
+
+CAUSES: tuple[Cause, ...] = (
+    unequal_work, straggler, unequal_microbatches, messages, shared_ports, sending, recomputation, gradient_sync,
+    batch_normalisation, optimizer, overhead, moves, barrier, few_microbatches, order,
+)  # fmt: skip
+"""Every cause; of two that would win the same the earlier is named."""
+
+
+def _times_scaled(spec: PlanSpec, factors: list[Fraction]) -> PlanSpec:
+    costs = spec.problem.costs
+    timed = ("forward", "backward", "input_grad", "weight_grad", "recompute")
+    changes = {name: tuple(v * f for v, f in zip(getattr(costs, name), factors, strict=True)) for name in timed}
+    if costs.overlapped is not None:
+        changes["overlapped"] = tuple(v * f for v, f in zip(costs.overlapped, factors, strict=True))
+    return _with_costs(spec, **changes)
+
+
+def _with_costs(spec: PlanSpec, **changes: tuple[Fraction, ...]) -> PlanSpec:
+    costs = replace(spec.problem.costs, **changes)  # type: ignore[arg-type]  # the changes are of per-stage values
+    return replace(spec, problem=replace(spec.problem, costs=costs))
+
+
+def _ranks(ranks: list[int]) -> str:
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    shown = ", ".join(map(str, ranks[:4])) + (", …" if len(ranks) > 4 else "")
+    return f"ranks {shown}"
+
+
+def _time(ns: int) -> str:
+    return seconds(ns / PER_SECOND)
