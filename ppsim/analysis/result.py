@@ -32,7 +32,6 @@ class Result:
     """One simulated run: ``summary`` (plain data), ``tasks``, ``transfers`` and ``memory`` (DataFrames)."""
 
     experiment: Experiment
-    schedule: Schedule
     problem: Problem
     orders: CheckedOrders
     run: Run
@@ -46,6 +45,11 @@ class Result:
         sizes = f"p={pipeline.ranks}, m={pipeline.microbatches}"
         time = self.timeline.makespan / PER_SECOND
         return f"<Result {self.experiment.name}: {self.schedule.label}, {sizes}, {time:g} s>"
+
+    @property
+    def schedule(self) -> Schedule:
+        """What decided the order."""
+        return self.experiment.schedule
 
     @property
     def plan(self) -> Plan:

@@ -20,9 +20,8 @@ from ppsim.metrics import Run, scalars
 from ppsim.metrics.base import SIMULATED
 from ppsim.metrics.memory import too_much
 from ppsim.ops import NONE, Orders
-from ppsim.plan import Plan, build, check
+from ppsim.plan import CheckedOrders, Plan, build, check
 from ppsim.schedules import Problem, Schedule
-from ppsim.schedules.registry import plugin_notices
 
 
 def simulate(
@@ -33,44 +32,45 @@ def simulate(
     With a ``schedule`` it is the experiment under that one, which the result then holds and which is stored.
     Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for ever.
     """
-    if not isinstance(experiment, Experiment):
-        raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
-    if schedule is not None:
-        experiment = _under(experiment, schedule)
     watch = watch or Watch()
-    schedule, problem = experiment.schedule, replace(experiment.problem(), compiled=engine == "compiled")
-    orders = schedule.orders(problem)
-    if not isinstance(orders, Orders):
-        raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
-    orders = check(orders, problem, schedule.label, schedule.place)
+    experiment = _under(experiment, schedule)
+    problem = replace(experiment.problem(), compiled=engine == "compiled")
+    found, samples = list(notices(experiment, problem)), experiment.samples_per_step
+    spec = specify(experiment, problem)
+    orders = _checked_orders(experiment.schedule, problem)
     watch.at("plan")
-    plan = build(orders, specify(experiment, schedule, problem))
+    plan = build(orders, spec)
     try:
         timeline, engine_name = run(plan, engine, watch)
     except DeadlockError as deadlock:
-        raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, schedule, problem)])) from None
+        raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
     watch.at("metrics")
-    found = [
-        *plugin_notices(),
-        *schedule.notices(problem.ranks, experiment.pipeline.microbatches),
-        *notices(experiment, problem, schedule),
-        *plan.notices,
-        *_unused(experiment, plan),
-    ]
-    executed = Run(plan, timeline, problem, SIMULATED, experiment.samples_per_step)
-    found += too_much(executed)
+    executed = Run(plan, timeline, problem, SIMULATED, samples)
+    found += [*plan.notices, *_unused(experiment, plan), *too_much(executed)]
     spread = _spread(experiment, executed, engine)
-    return Result(experiment, schedule, problem, orders, executed, engine_name, _distinct(found), spread)
+    return Result(experiment, problem, orders, executed, engine_name, tuple(dict.fromkeys(found)), spread)
 
 
-def _under(experiment: Experiment, schedule: object) -> Experiment:
-    """The experiment that has this schedule. Raises ConfigError where it is none, or can't be had with the rest."""
+def _under(experiment: object, schedule: object) -> Experiment:
+    """The experiment, under another schedule if there is one. Raises ConfigError where they are none, or disagree."""
+    if not isinstance(experiment, Experiment):
+        raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
+    if schedule is None:
+        return experiment
     if not isinstance(schedule, Schedule):
         raise ConfigError(
             f"schedule takes an object of a Schedule's class, not {shown(schedule)}; a schedule by name goes into the "
             "experiment, as in ppsim.load(path, {'schedule': 'gpipe'})"
         )
     return experiment.with_schedule(schedule)
+
+
+def _checked_orders(schedule: Schedule, problem: Problem) -> CheckedOrders:
+    """What the schedule lists. Raises ScheduleError where that is no legal schedule."""
+    orders = schedule.orders(problem)
+    if not isinstance(orders, Orders):
+        raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
+    return check(orders, problem, schedule.label, schedule.place)
 
 
 def _unused(experiment: Experiment, plan: Plan) -> Iterator[Notice]:
@@ -100,16 +100,12 @@ def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, A
     return repeats(nominal.plan, experiment.uncertainty, measure)
 
 
-def _causes(experiment: Experiment, schedule: Schedule, problem: Problem) -> Iterator[str]:
+def _causes(experiment: Experiment, problem: Problem) -> Iterator[str]:
     """Settings that are known to make an order deadlock."""
     if experiment.pipeline.batch_sync:
         yield (
             "pipeline.batch_sync makes a stage wait for all microbatches of the stage before it; a schedule that needs "
             "a backward before its last forward can't do that: use gpipe"
         )
-    if hint := schedule.deadlock_hint(problem):
+    if hint := experiment.schedule.deadlock_hint(problem):
         yield hint
-
-
-def _distinct(found: list[Notice]) -> tuple[Notice, ...]:
-    return tuple(dict.fromkeys(found))

@@ -11,9 +11,10 @@ from ppsim.schedules import Problem, Schedule
 from ppsim.units import to_bytes
 
 
-def specify(experiment: Experiment, schedule: Schedule, problem: Problem) -> PlanSpec:
-    """What a plan of this experiment is built from, with its own schedule or another one, and that one's problem."""
-    pipeline, runtime, stages = experiment.pipeline, experiment.runtime, range(problem.stages)
+def specify(experiment: Experiment, problem: Problem) -> PlanSpec:
+    """What a plan of this experiment is built from."""
+    pipeline, runtime, schedule = experiment.pipeline, experiment.runtime, experiment.schedule
+    stages = range(problem.stages)
     eager = runtime.eager_threshold
     return PlanSpec(
         problem=problem,

@@ -43,7 +43,7 @@ PARTS = tuple(field.name for field in fields(Split))
 
 def split(result: Result, engine: Engine = "auto") -> Split:
     """The what-if split of a simulated run."""
-    whole, spec = result.timeline.makespan, specify(result.experiment, result.schedule, result.problem)
+    whole, spec = result.timeline.makespan, specify(result.experiment, result.problem)
     left: list[Run] = []
     for change in (free_links, without_recomputation, _equal):
         spec = change(spec)

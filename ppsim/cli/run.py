@@ -62,9 +62,7 @@ def check(config: Config, set_: Set = None) -> None:
     if schedule.files():  # an order that was written by hand
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
-    found = [
-        *schedule.notices(problem.ranks, experiment.pipeline.microbatches), *notices(experiment, problem, schedule),
-    ]  # fmt: skip
+    found = list(notices(experiment, problem))
     if schedule.alternative(problem.ranks, experiment.pipeline.microbatches) is not None:
         from ppsim.analysis.alternatives import alternative
 

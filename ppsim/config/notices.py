@@ -9,15 +9,19 @@ from ppsim.costs.base import Values
 from ppsim.errors import Notice
 from ppsim.hardware import catalog
 from ppsim.hardware.cluster import Link, PairLink
-from ppsim.schedules import Problem, Schedule
+from ppsim.schedules import Problem
+from ppsim.schedules.registry import plugin_notices
 from ppsim.units import both_forms, parse, show, to_ns
 
 SLIPS = (8, 1000, 1024)
 """Factors by which a unit is mistaken: bits for bytes, a prefix."""
 
 
-def notices(experiment: Experiment, problem: Problem, schedule: Schedule) -> Iterator[Notice]:
-    """Every warning that the config alone gives rise to."""
+def notices(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
+    """Every warning that the config, its schedule and the plug-ins give rise to by themselves."""
+    schedule = experiment.schedule
+    yield from plugin_notices()
+    yield from schedule.notices(problem.ranks, experiment.pipeline.microbatches)
     yield from _zero_times(problem, schedule.trains)
     yield from _zero_sizes(experiment, problem)
     yield from _memory_alone(experiment, problem)

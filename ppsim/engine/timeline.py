@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from ppsim.ops import About, Kind, Longs
+from ppsim.ops import COMMUNICATION, MOVES, About, Kind, Longs
 from ppsim.plan.table import Plan
 
 if TYPE_CHECKING:
@@ -18,17 +18,8 @@ if TYPE_CHECKING:
 NEVER = -1
 PER_SECOND = 10**9
 """Nanoseconds in a second."""
-SENDS_AND_MOVES = (
-    Kind.SEND_F,
-    Kind.RECV_F,
-    Kind.SEND_B,
-    Kind.RECV_B,
-    Kind.EVICT,
-    Kind.LOAD,
-    Kind.REDUCE_GRAD,
-    Kind.UNSHARD,
-    Kind.RESHARD,
-)
+SENDS_AND_MOVES = (*COMMUNICATION, *MOVES, Kind.REDUCE_GRAD, Kind.UNSHARD, Kind.RESHARD)
+"""Kinds whose own time is a wait."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -36,14 +36,17 @@ def ops(kind: ArrayLike, stage: ArrayLike, microbatch: ArrayLike, peer: ArrayLik
 
 def concat(*tables: OpTable) -> OpTable:
     """One table after the other; fused pairs keep to themselves."""
-    if not tables:
-        return ops((), (), ())
+    return _combined(tables, joined) if tables else ops((), (), ())
+
+
+def _combined(tables: Sequence[OpTable], combine: Callable[[Sequence[Any]], Any]) -> OpTable:
+    """The table of the tables' columns, each combined."""
     return OpTable.of_one_rank(
-        np.concatenate([t.kind for t in tables]),
-        np.concatenate([t.stage for t in tables]),
-        np.concatenate([t.microbatch for t in tables]),
-        joined(_apart([t.group for t in tables])),
-        joined([t.peer for t in tables]),
+        combine([t.kind for t in tables]),
+        combine([t.stage for t in tables]),
+        combine([t.microbatch for t in tables]),
+        combine(_apart([t.group for t in tables])),
+        combine([t.peer for t in tables]),
     )
 
 
@@ -63,15 +66,7 @@ def alternate(*tables: OpTable) -> OpTable:
     """Row by row: a0, b0, a1, b1, …; the tables have equal length."""
     if len({len(table) for table in tables}) > 1:
         raise ValueError(f"alternate needs tables of equal length, not {[len(t) for t in tables]}")
-    if not tables:
-        return concat()
-    return OpTable.of_one_rank(
-        _in_turn([t.kind for t in tables]),
-        _in_turn([t.stage for t in tables]),
-        _in_turn([t.microbatch for t in tables]),
-        _in_turn(_apart([t.group for t in tables])),
-        _in_turn([t.peer for t in tables]),
-    )
+    return _combined(tables, _in_turn) if tables else concat()
 
 
 def _in_turn(columns: Sequence[Any]) -> Any:

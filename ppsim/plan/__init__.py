@@ -7,19 +7,6 @@ from ppsim.plan.spec import PlanSpec, Recompute, Sending, Sync
 from ppsim.plan.table import CATEGORIES, Category, Events, Holdings, Plan, Routes, Transfers
 
 __all__ = [
-    "CATEGORIES",
-    "Category",
-    "CheckedOrders",
-    "Dependencies",
-    "Events",
-    "Holdings",
-    "Plan",
-    "PlanSpec",
-    "Recompute",
-    "Routes",
-    "Sending",
-    "Sync",
-    "Transfers",
-    "build",
-    "check",
-]
+    "CATEGORIES", "Category", "CheckedOrders", "Dependencies", "Events", "Holdings", "Plan", "PlanSpec", "Recompute",
+    "Routes", "Sending", "Sync", "Transfers", "build", "check"
+]  # fmt: skip

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from ppsim.errors import ScheduleError
-from ppsim.ops import COMMUNICATION, COMPUTE, HOST, MOVES, NONE, WITHOUT_MICROBATCH, Extent, Kind, Orders, among
+from ppsim.ops import (
+    COMMUNICATION,
+    COMPUTE,
+    HOST,
+    MOVES,
+    NONE,
+    WITHOUT_MICROBATCH,
+    Extent,
+    Kind,
+    Numbers,
+    Orders,
+    among,
+)
 from ppsim.schedules.base import Problem
 
 SHOWN = 20
@@ -63,6 +76,11 @@ class _Checker:
         """The op of a row, as text."""
         return str(self.table[row])
 
+    def said(self, rows: Numbers, why: str | Callable[..., str], *beside: Numbers) -> Iterator[str]:
+        """Of the first of these rows: where it is, its op, and why it is wrong, given what stands beside the rows."""
+        for row, *others in zip(*(column[: SHOWN + 1].tolist() for column in (rows, *beside)), strict=True):
+            yield f"{self.where(row)}: {self.name(row)}{why if isinstance(why, str) else why(row, *others)}"
+
     def mistakes(self) -> Iterator[str]:
         """Every mistake; later checks run only where earlier ones found nothing, since they build on them."""
         for step in (self._sizes, self._each_once, self._complete, self._in_order, self._messages, self._step_end):
@@ -86,20 +104,18 @@ class _Checker:
             held = [rank * (stages + 2) + s for rank, mine in enumerate(placement.stages_of) for s in mine]
             place = self.rank[strange].astype(np.int64) * (stages + 2) + stage[strange]
             strange = strange[~np.isin(place, held)]
-        for row in strange[: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)}: stage {int(table.stage[row])} is not on rank {self.rank[row]}"
+        yield from self.said(strange, lambda row: f": stage {table.stage[row]} is not on rank {self.rank[row]}")
         moves = self.index.select(*MOVES)
-        for row in moves[table.peer[moves] == HOST][: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)}: moves to the host aren't simulated; name a rank"
-        moves = moves[(table.peer[moves] >= p) | (table.peer[moves] == self.rank[moves])]
-        for row in moves[: SHOWN + 1].tolist():
-            why = "is its own" if table.peer[row] < p else "is unknown"
-            yield f"{self.where(row)}: {self.name(row)}: rank {table.peer[row]} {why}; the ranks are 0 to {p - 1}"
+        peer = table.peer[moves]
+        yield from self.said(moves[peer == HOST], ": moves to the host aren't simulated; name a rank")
+        wrong = (peer >= p) | (peer == self.rank[moves])
+        why = {True: "is its own", False: "is unknown"}
+        told = f"; the ranks are 0 to {p - 1}"
+        yield from self.said(moves[wrong], lambda _, rank: f": rank {rank} {why[rank < p]}{told}", peer[wrong])
         if table.microbatch.min(initial=0) < 0 or table.microbatch.max(initial=0) >= self.m:
             needs = ~among(table.kind, WITHOUT_MICROBATCH)
-            wrong = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
-            for row in np.flatnonzero(wrong)[: SHOWN + 1].tolist():
-                yield f"{self.where(row)}: {self.name(row)}: the microbatches are 0 to {self.m - 1}"
+            outside = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
+            yield from self.said(np.flatnonzero(outside), f": the microbatches are 0 to {self.m - 1}")
 
     def _each_once(self) -> Iterator[str]:
         for kind in (*COMPUTE, *COMMUNICATION, *MOVES):
@@ -110,11 +126,10 @@ class _Checker:
             for key in np.unique(keys[self.index.lookup(kind)[keys] != rows])[: SHOWN + 1].tolist():
                 first, second = rows[self.index.key[rows] == key][:2].tolist()
                 yield f"{self.where(second)}: {self.name(second)} stands at {self.where(first)}, too"
-        if not self.index.has(Kind.I):
-            return
-        full, half = self.index.lookup(Kind.B), self.index.lookup(Kind.I)
-        for row in full[(full >= 0) & (half >= 0)][: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)}: its input-gradient half stands in the order, too"
+        if self.index.has(Kind.I):
+            full, half = self.index.lookup(Kind.B), self.index.lookup(Kind.I)
+            both = full[(full >= 0) & (half >= 0)]
+            yield from self.said(both, ": its input-gradient half stands in the order, too")
 
     def _complete(self) -> Iterator[str]:
         forward, backward = self.index.lookup(Kind.F), self.index.lookup(Kind.B, Kind.I)
@@ -127,13 +142,11 @@ class _Checker:
         if not self.index.has(Kind.I, Kind.W, *MOVES):
             return
         half, weight = self.index.lookup(Kind.I), self.index.lookup(Kind.W)
-        for row in weight[(weight >= 0) & (half < 0)][: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)} without its I"
-        for row in half[(half >= 0) & (weight < 0)][: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)} without its W"
+        yield from self.said(weight[(weight >= 0) & (half < 0)], " without its I")
+        yield from self.said(half[(half >= 0) & (weight < 0)], " without its W")
         evict, load = self.index.lookup(Kind.EVICT), self.index.lookup(Kind.LOAD)
-        for row in np.concatenate([evict[(evict >= 0) & (load < 0)], load[(load >= 0) & (evict < 0)]])[:SHOWN].tolist():
-            yield f"{self.where(row)}: {self.name(row)}: an activation that is evicted is loaded again, once"
+        alone = np.concatenate([evict[(evict >= 0) & (load < 0)], load[(load >= 0) & (evict < 0)]])
+        yield from self.said(alone, ": an activation that is evicted is loaded again, once")
 
     def _in_order(self) -> Iterator[str]:
         later = {
@@ -148,23 +161,23 @@ class _Checker:
             wrong = (first > rows) | (first < 0)
             if self.problem.placement.replicated:  # else a stage's ops are all on its one rank
                 wrong |= self.rank[first] != self.rank[rows]
-            for row, needed in zip(rows[wrong][: SHOWN + 1].tolist(), first[wrong].tolist(), strict=False):
-                if needed < 0:
-                    yield f"{self.where(row)}: {self.name(row)}: its {before[0].name} is missing"
-                elif self.rank[needed] != self.rank[row]:
-                    yield f"{self.where(row)}: {self.name(row)}: its {self.name(needed)} is on rank {self.rank[needed]}"
-                else:
-                    yield f"{self.where(row)}: {self.name(row)} before its {self.name(needed)}"
-        if not self.index.has(Kind.R):
-            return
-        recompute = self.index.select(Kind.R)
-        backward = self.index.lookup(Kind.B, Kind.I)[self.index.key[recompute]]
-        for row in recompute[backward < recompute][: SHOWN + 1].tolist():
-            yield f"{self.where(row)}: {self.name(row)} after its backward"
+            yield from self.said(rows[wrong], partial(self._before, before[0]), first[wrong])
+        if self.index.has(Kind.R):
+            recompute = self.index.select(Kind.R)
+            backward = self.index.lookup(Kind.B, Kind.I)[self.index.key[recompute]]
+            yield from self.said(recompute[backward < recompute], " after its backward")
+
+    def _before(self, kind: Kind, row: int, needed: int) -> str:
+        if needed < 0:
+            return f": its {kind.name} is missing"
+        if self.rank[needed] != self.rank[row]:
+            return f": its {self.name(needed)} is on rank {self.rank[needed]}"
+        return f" before its {self.name(needed)}"
 
     def _messages(self) -> Iterator[str]:
         if not self.index.has(*COMMUNICATION):
             return
+        astray = ", or on another rank"
         forward, backward = self.index.lookup(Kind.F), self.index.lookup(Kind.B, Kind.I)
         for kinds, consumer, send, receive, up in (
             ((Kind.F,), forward, Kind.SEND_F, Kind.RECV_F, 1),
@@ -178,21 +191,16 @@ class _Checker:
             rows, taker = rows[crossing], taker[crossing]
             sends = self.index.lookup(send)[self.index.key[rows]]
             receives = self.index.lookup(receive)[self.index.key[taker]]
-            for row in rows[(sends < 0)][: SHOWN + 1].tolist():
-                yield f"{self.where(row)}: {self.name(row)}: its output crosses ranks, but there is no {send.name}"
-            for row in taker[receives < 0][: SHOWN + 1].tolist():
-                yield f"{self.where(row)}: {self.name(row)}: its input crosses ranks, but there is no {receive.name}"
+            yield from self.said(rows[sends < 0], f": its output crosses ranks, but there is no {send.name}")
+            yield from self.said(taker[receives < 0], f": its input crosses ranks, but there is no {receive.name}")
             early = (sends >= 0) & ((sends < rows) | (self.rank[sends] != self.rank[rows]))
-            for row, sent in zip(rows[early][:SHOWN].tolist(), sends[early].tolist(), strict=False):
-                yield f"{self.where(sent)}: {self.name(sent)} before its {self.name(row)}, or on another rank"
+            yield from self.said(sends[early], lambda _, op: f" before its {self.name(op)}{astray}", rows[early])
             late = (receives >= 0) & ((receives > taker) | (self.rank[receives] != self.rank[taker]))
-            for row, got in zip(taker[late][:SHOWN].tolist(), receives[late].tolist(), strict=False):
-                yield f"{self.where(got)}: {self.name(got)} after its {self.name(row)}, or on another rank"
+            yield from self.said(receives[late], lambda _, op: f" after its {self.name(op)}{astray}", taker[late])
             used = np.zeros(len(self.table), bool)
             used[sends[sends >= 0]] = used[receives[receives >= 0]] = True
             idle = self.index.select(send, receive)
-            for row in idle[~used[idle]][: SHOWN + 1].tolist():
-                yield f"{self.where(row)}: {self.name(row)}: nothing crosses ranks here"
+            yield from self.said(idle[~used[idle]], ": nothing crosses ranks here")
 
     def _step_end(self) -> Iterator[str]:
         """REDUCE_GRAD once per stage and rank, after its gradients are complete; OPTIM after all that."""

@@ -24,7 +24,7 @@ LINK = {"cluster": between_nodes(latency="100 us", bandwidth="1 GB/s"), "costs":
 def plan_of(schedule: Any = "1f1b", p: int = 4, m: int = 8, **sections: Any) -> Plan:
     found = experiment(schedule, p, m, **sections)
     problem = found.problem()
-    return build(check(found.schedule.orders(problem), problem), specify(found, found.schedule, problem))
+    return build(check(found.schedule.orders(problem), problem), specify(found, problem))
 
 
 def drawn(plan: Plan, seed: int = 0, **settings: Any) -> Plan:

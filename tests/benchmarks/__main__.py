@@ -76,7 +76,7 @@ def against_bare(links: str) -> Row:
         "1f1b", ranks, microbatches, costs={"message": "1 MB"}, cluster={"ranks_per_node": 1, "inter_node": link}
     )
     problem = exp.problem()
-    plan = build(check(exp.schedule.orders(problem), problem), specify(exp, exp.schedule, problem))
+    plan = build(check(exp.schedule.orders(problem), problem), specify(exp, problem))
 
     def bare() -> int:
         if ports:

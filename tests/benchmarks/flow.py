@@ -92,10 +92,10 @@ def once(exp: ppsim.Experiment, best: dict[str, float], simpy: bool = True) -> i
     problem, schedule = exp.problem(), exp.schedule
     orders = timed("orders", lambda: schedule.orders(problem))
     checked = timed("check", lambda: check(orders, problem))
-    plan = timed("plan", lambda: build(checked, specify(exp, schedule, problem)))
+    plan = timed("plan", lambda: build(checked, specify(exp, problem)))
     timeline = timed("compiled", lambda: run(plan, "compiled")[0])
     executed = Run(plan, timeline, problem, SIMULATED)
-    timed("metrics", lambda: Result(exp, schedule, problem, checked, executed, "compiled").summary)
+    timed("metrics", lambda: Result(exp, problem, checked, executed, "compiled").summary)
     if simpy and len(plan.ops) <= SIMPY_UP_TO:
         timed("simpy", lambda: run(plan, "simpy"))
     return len(plan.ops)

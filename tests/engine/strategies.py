@@ -50,7 +50,7 @@ def plans(draw: st.DrawFn) -> Plan:
         )
         problem = experiment.problem()
         orders = check(schedule.orders(problem), problem)
-        plan = build(orders, specify(experiment, schedule, problem))
+        plan = build(orders, specify(experiment, problem))
     except PpsimError:  # sizes that the schedule can't do, settings that don't go together
         reject()
     assume(len(plan.ops) <= 200)

@@ -38,7 +38,7 @@ def executed(schedule: Any, ranks: int, microbatches: int, **sections: Any) -> R
     experiment = Experiment(schedule=schedule, pipeline=pipeline, costs=costs, **sections)
     problem = experiment.problem()
     orders = experiment.schedule.orders(problem)
-    plan = build(check(orders, problem), specify(experiment, experiment.schedule, problem))
+    plan = build(check(orders, problem), specify(experiment, problem))
     timeline, _ = simulate(plan, "simpy")
     assert list(timeline.violations()) == []
     return Run(plan, timeline, problem, frozenset({"dependencies"}))

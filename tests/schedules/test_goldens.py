@@ -56,7 +56,7 @@ def settings(case: Case) -> dict[str, Any]:
 def test_order_is_the_frameworks(case: Case) -> None:
     exp = experiment(schedule(case), case.ranks, case.microbatches, **settings(case))
     problem = exp.problem()
-    orders = with_recompute(exp.schedule.orders(problem), specify(exp, exp.schedule, problem))
+    orders = with_recompute(exp.schedule.orders(problem), specify(exp, problem))
     assert dialects.write(orders) == case.orders_text()
 
 

@@ -1,0 +1,42 @@
+"""simulate is a straight walk: it goes through each room once, in the order of the flow."""
+
+from __future__ import annotations
+
+import sys
+from itertools import groupby
+from pathlib import Path
+from types import FrameType
+
+import ppsim
+import ppsim.analysis.simulate
+from tests.simulated import experiment
+
+PACKAGE = Path(ppsim.__file__).parent
+SIMULATE = str(ppsim.analysis.simulate.__file__)
+
+
+def room(frame: FrameType | None) -> str | None:
+    """The room of the package that a function is in; None outside of it."""
+    path = Path(frame.f_code.co_filename) if frame is not None else Path("/")
+    return path.relative_to(PACKAGE).parts[0] if path.is_relative_to(PACKAGE) else None
+
+
+def test_simulate_goes_through_each_room_once() -> None:
+    walked: list[str] = []
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        entered = room(frame)
+        called_by = frame.f_back.f_code.co_filename if frame.f_back is not None else ""
+        at_home = frame.f_code.co_filename == SIMULATE or frame.f_code.co_filename.endswith("watch.py")  # it looks on
+        if event == "call" and entered is not None and called_by == SIMULATE and not at_home:
+            walked.append(entered)
+
+    found = experiment("zb_h1", 4, 8, cluster={"inter_node": {"bandwidth": "10 GB/s"}}, costs={"message": "1 MB"})
+    ppsim.simulate(found)  # what is loaded when it is first needed isn't part of the walk
+    sys.setprofile(note)
+    try:
+        ppsim.simulate(found)
+    finally:
+        sys.setprofile(None)
+    rooms = [name for name, _ in groupby(walked)]
+    assert rooms == ["config", "analysis", "schedules", "plan", "engine", "metrics"]  # analysis: the PlanSpec
