@@ -39,7 +39,7 @@ class Slowdown:
     ideal_s: float
     """The mean ideal step."""
     by_stage: float
-    """S with one value per kind and stage: what is left when the stages' imbalance doesn't count."""
+    """S with one median per kind and stage instead: the imbalance of stages is hidden in it."""
 
     def factors(self) -> dict[str, dict[str, float]]:
         """The factors by what they are factors of."""
@@ -55,7 +55,7 @@ def slowdown(lanes: Lanes) -> Slowdown:
     medians = {int(k) for k in kinds if lanes.measured.labels[k].kind not in _WORK or lanes.measured.labels[k].scope}
     ideal = _typical(own, of_kind.reshape(-1), [int(k) in medians for k in kinds])
     by_stage = np.unique(np.stack([lanes.label, lanes.rank]), axis=1, return_inverse=True)
-    second = _typical(own, by_stage[1].reshape(-1), [int(k) in medians for k in by_stage[0][0]])
+    second = _typical(own, by_stage[1].reshape(-1), [True] * by_stage[0].shape[1])
 
     def mean_step(duration: Times) -> float:
         return float(_steps(graph, duration).mean())
