@@ -77,20 +77,29 @@ class Rows:
         return self[np.lexsort((self.end, self.start, self.rank, self.step, self.replica))]
 
 
-class Messages(NamedTuple):
-    """Transfers that the source itself tells of, by column: bytes, and when each was ready, started, left, arrived."""
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """Transfers that the source itself tells of, as columns: what made them, their ports, when they were where."""
 
     step: Ints
-    stage: Ints
     kind: Ints
-    """Kind.F: an output on its way up; Kind.B: a gradient on its way down. ``stage`` is the one that made it."""
+    stage: Ints
     microbatch: Ints
+    """The op that made it."""
     src: Ints
     dst: Ints
     bytes: Longs
     ready: Longs
     start: Longs
     left: Longs
+    arrive: Longs
+    egress: Ints
+    ingress: Ints
+    """Numbers of ports (-1: none)."""
+    ports: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ready)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +126,6 @@ class Measured:
     """Whether the times are the device's. False: of the host, which only launches the work; None: not told."""
     tensor_parallel: int | None = None
     messages: Messages | None = None
-    links: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
     """What the source doesn't tell, a sentence each."""
     notes: tuple[str, ...] = ()

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from ppsim.errors import FormatError, printable
 from ppsim.formats.traces._files import CUT_SHORT, label, opened
-from ppsim.watch import Watch
+from ppsim.engine.watch import Watch
 
 _KEPT = 1 << 16
 _CHUNK = 1 << 18

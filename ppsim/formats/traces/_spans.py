@@ -16,7 +16,7 @@ from ppsim.formats.traces import _names
 from ppsim.formats.traces._events import Events
 from ppsim.formats.traces._files import label
 from ppsim.ops import Op
-from ppsim.watch import Watch
+from ppsim.engine.watch import Watch
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})", re.ASCII)
 _HOST, _DEVICE = "user_annotation", "gpu_user_annotation"

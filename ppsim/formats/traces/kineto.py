@@ -25,7 +25,7 @@ from ppsim.formats.traces._files import label
 from ppsim.formats.traces._spans import Profile, Span, on_device, profile
 from ppsim.formats.traces._steps import aligned, by_profiler, by_repetition
 from ppsim.ops import COMPUTE, NONE, Kind, Op
-from ppsim.watch import Watch
+from ppsim.engine.watch import Watch
 
 LABELS = tuple(Label(kind.name, kind, scope_of(kind)) for kind in Kind)
 _RECEIVES = (Kind.RECV_F, Kind.RECV_B)
