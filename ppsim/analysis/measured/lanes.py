@@ -47,6 +47,20 @@ class Lanes:
         return np.isin(self.kind, [int(kind) for kind in COMMUNICATION])
 
     @cached_property
+    def seconds(self) -> Flags:
+        """The second op of each fused pair."""
+        rows = self.measured.rows
+        if not np.any(rows.group != NONE):
+            return np.zeros(len(self), bool)
+        told = np.flatnonzero(rows.group != NONE)
+        firsts = {(g, r): i for i, g, r in zip(told.tolist()[::-1], rows.group[told][::-1].tolist(), rows.rank[told][::-1].tolist(), strict=True)}
+        late = [i for i in told.tolist() if firsts[int(rows.group[i]), int(rows.rank[i])] != i]
+        kind = self.measured.kind
+        ops = {(int(rows.rank[i]), int(kind[i]), int(rows.stage[i]), int(rows.microbatch[i])) for i in late}
+        mine = zip(self.rank.tolist(), self.kind.tolist(), self.stage.tolist(), self.microbatch.tolist(), strict=True)
+        return np.array([key in ops for key in mine], bool)
+
+    @cached_property
     def duration(self) -> Longs:
         """Ns from start to end."""
         return self.end - self.start

@@ -19,6 +19,7 @@ import numpy as np
 
 from ppsim.analysis.measured.table import Label, Measured, Rows
 from ppsim.errors import FormatError, printable
+from ppsim.formats.base import file_format
 from ppsim.formats.traces import _names
 from ppsim.formats.traces._assemble import scope_of
 from ppsim.formats.traces._files import label
@@ -46,6 +47,7 @@ class _Worker:
     arrivals: list[tuple[float, float]] = field(default_factory=list)
 
 
+@file_format("kineto", does="trace", what="PyTorch profiler's traces, one or a folder with one per rank, .json or .json.gz")
 def read(paths: Sequence[Path], name: str | None = None, watch: Watch | None = None) -> Measured:
     """The traces of a job's ranks as a Measured. Raises FormatError where no pipeline is in them."""
     own = _names.pattern(name) if name is not None else None

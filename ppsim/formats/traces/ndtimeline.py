@@ -14,6 +14,7 @@ import numpy as np
 
 from ppsim.analysis.measured.table import Label, Measured, Rows, Scope
 from ppsim.errors import FormatError, printable
+from ppsim.formats.base import file_format
 from ppsim.formats.traces._assemble import matched, numbered, small, to_ns
 from ppsim.formats.traces._files import label, whole
 from ppsim.ops import NONE, Kind
@@ -38,6 +39,7 @@ COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration",
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
 
 
+@file_format("ndtimeline", does="trace", what="NDTimeline's Parquet table, with meta-X.yaml beside trace-X.parquet")
 def read(path: Path) -> Measured:
     """A table as a Measured. Raises FormatError where it isn't one."""
     missing: list[str] = []

@@ -16,6 +16,7 @@ import numpy as np
 from ppsim.analysis.measured.table import Label, Measured, Messages, Rows
 from ppsim.engine.watch import Watch
 from ppsim.errors import FormatError, printable
+from ppsim.formats.base import file_format
 from ppsim.formats.traces._assemble import numbered, scope_of, small, to_ns
 from ppsim.formats.traces._events import Events
 from ppsim.formats.traces._files import label, whole
@@ -29,6 +30,7 @@ TASKS = ("rank", "step", "stage", "microbatch", "kind", "op", "start_s", "end_s"
 _TRANSFERS = ("op", "src", "dst", "bytes", "ready_s", "start_s", "left_s", "arrive_s", "egress", "ingress")
 
 
+@file_format("tasks", does="trace", what="ppsim's own tasks.csv, with transfers.csv beside it, or a results folder")
 def read_tasks(path: Path) -> Measured:
     """A table of tasks as a Measured. Raises FormatError where it isn't one."""
     where = label(path)
@@ -52,6 +54,7 @@ def read_tasks(path: Path) -> Measured:
     return _measured("ppsim-tasks", path, (rows, messages), missing, _memory(path.with_name("memory.csv"), missing))
 
 
+@file_format("trace", does="trace", what="ppsim's own trace.json (export --format chrome-trace)")
 def read_trace(path: Path, watch: Watch | None = None) -> Measured:
     """A Chrome trace that ppsim wrote as a Measured. Raises FormatError where it isn't one."""
     found = _Found()

@@ -16,6 +16,7 @@ import numpy as np
 
 from ppsim.analysis.measured.table import Label, Measured, Rows
 from ppsim.errors import FormatError, printable
+from ppsim.formats.base import file_format
 from ppsim.formats.traces._assemble import to_ns
 from ppsim.formats.traces._files import label, whole
 from ppsim.ops import NONE, Kind
@@ -34,6 +35,7 @@ class _Sizes(NamedTuple):
     tensor_parallel: int | None
 
 
+@file_format("primus", does="trace", what="Primus' pp_rank_N.json with config.json (dump_pp_data)")
 def read(folder: Path) -> Measured:
     """A folder of such files as a Measured. Raises FormatError where it isn't one."""
     sizes = _sizes(folder / "config.json")
