@@ -139,7 +139,8 @@ def _equal(lanes: Lanes, orders: Orders) -> float:
     }
     same: list[float] = []
     for rank in range(lanes.measured.ranks):
-        table = orders.table[slice(int(orders.offsets[rank]), int(orders.offsets[rank + 1]))]
+        rows = orders.table.rows(rank)
+        table = orders.table[rows.start : rows.stop]
         keys = zip(table.kind.tolist(), table.stage.tolist(), table.microbatch.tolist(), strict=True)
         nodes = [where.get(key, -1) for key in keys]
         mine = lanes.of_rank(rank, lanes.computes)

@@ -34,6 +34,9 @@ class Hops:
     """Ns, shape (messages, replicas, steps); NaN where it wasn't recorded."""
     bytes: np.ndarray
     """-1 where it isn't known."""
+    held: Times | None = None
+    """How long it held its ports, and how long it then flew, where the source tells that."""
+    flight: Times | None = None
 
     def __len__(self) -> int:
         return len(self.producer)
@@ -88,10 +91,12 @@ class Replay:
             if sent is not None and taken is not None:
                 begun = np.maximum(lanes.start[sent], lanes.start[taken])
                 transit[row] = np.maximum(lanes.end[taken] - begun, 0)
-        if lanes.measured.messages is not None:
-            _recorded(lanes, lanes.measured.messages, pairs, (transit, size))
         rank, kind = lanes.rank, lanes.kind
-        return Hops(producer, consumer, rank[producer], rank[consumer], kind[consumer], transit, size)
+        if lanes.measured.messages is None:
+            return Hops(producer, consumer, rank[producer], rank[consumer], kind[consumer], transit, size)
+        held, flight = np.full(shape, np.nan), np.full(shape, np.nan)
+        _recorded(lanes, lanes.measured.messages, pairs, (transit, size, held, flight))
+        return Hops(producer, consumer, rank[producer], rank[consumer], kind[consumer], transit, size, held, flight)
 
     @cached_property
     def graph(self) -> Graph:
@@ -163,9 +168,9 @@ class Replay:
         return gaps
 
 
-def _recorded(lanes: Lanes, messages: Messages, pairs: list[tuple[int, int]], into: tuple[Times, np.ndarray]) -> None:
-    """Transit and size of each message that the source tells of itself."""
-    transit, size = into
+def _recorded(lanes: Lanes, messages: Messages, pairs: list[tuple[int, int]], into: tuple[np.ndarray, ...]) -> None:
+    """Transit, size, time on the ports and flight of each message that the source tells of itself."""
+    transit, size, held, flight = into
     number = {step: i for i, step in enumerate(lanes.steps)}
     steps = [number.get(lanes.measured.steps[step], -1) for step in range(len(lanes.measured.steps))]
     row_of: dict[tuple[int, ...], int] = {}
@@ -178,3 +183,5 @@ def _recorded(lanes: Lanes, messages: Messages, pairs: list[tuple[int, int]], in
         if row >= 0 and step >= 0:
             transit[row, :, step] = way[i]
             size[row] = messages.bytes[i]
+            held[row, :, step] = messages.left[i] - messages.start[i]
+            flight[row, :, step] = messages.arrive[i] - messages.left[i]
