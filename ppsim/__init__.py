@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from ppsim.analysis.compare import Comparison as Comparison
     from ppsim.analysis.compare import compare as compare
     from ppsim.analysis.explain import explain as explain
+    from ppsim.analysis.measured.fit import Fit as Fit
+    from ppsim.analysis.measured.fit import fit as fit
+    from ppsim.analysis.measured.table import Measured as Measured
     from ppsim.analysis.result import Result as Result
     from ppsim.analysis.simulate import simulate as simulate
     from ppsim.config.experiment import Experiment as Experiment
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from ppsim.errors import PpsimError as PpsimError
     from ppsim.errors import ScheduleError as ScheduleError
     from ppsim.formats.torch_live import from_torch as from_torch
+    from ppsim.formats.traces import read_trace as read_trace
     from ppsim.schedules import Schedule as Schedule
     from ppsim.sweep.export import read_sweep as read_sweep
 
@@ -41,9 +45,13 @@ _PUBLIC = {
     "PpsimError": "ppsim.errors",
     "ScheduleError": "ppsim.errors",
     "explain": "ppsim.analysis.explain",
+    "Fit": "ppsim.analysis.measured.fit",
+    "fit": "ppsim.analysis.measured.fit",
+    "Measured": "ppsim.analysis.measured.table",
     "from_torch": "ppsim.formats.torch_live",
     "Result": "ppsim.analysis.result",
     "Schedule": "ppsim.schedules",
+    "read_trace": "ppsim.formats.traces",
     "simulate": "ppsim.analysis.simulate",
     "read_sweep": "ppsim.sweep.export",
 }

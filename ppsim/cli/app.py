@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ppsim.cli import calibrate, compare, explain, export, import_, listing, plot, run, search, sweep
+from ppsim.cli import calibrate, compare, explain, export, fit, import_, listing, plot, run, search, sweep
 from ppsim.cli.cases import INTERRUPTED
 
 DEADLOCK, WRONG_INPUT, BUG = 1, 2, 3
@@ -47,6 +47,7 @@ app.command()(export.export)
 app.command()(listing.schema)
 app.command()(compare.compare)
 app.command()(explain.explain)
+app.command()(fit.fit)
 app.command()(sweep.sweep)
 app.command()(sweep.collect)
 app.command()(search.search)

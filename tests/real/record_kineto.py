@@ -86,8 +86,14 @@ def shrink(out: Path, rank: int) -> None:
     raw = out / f"raw-{rank}.json"
     trace = json.loads(raw.read_text())
     raw.unlink()
-    trace["traceEvents"] = [event for event in trace["traceEvents"] if event.get("cat") not in ("cpu_op", "python_function", "fwdbwd", "ac2g")]
-    trace["distributedInfo"] = {key: trace.get("distributedInfo", {}).get(key) for key in ("backend", "rank", "world_size")}
+    trace["traceEvents"] = [
+        event
+        for event in trace["traceEvents"]
+        if event.get("cat") not in ("cpu_op", "python_function", "fwdbwd", "ac2g")
+    ]
+    trace["distributedInfo"] = {
+        key: trace.get("distributedInfo", {}).get(key) for key in ("backend", "rank", "world_size")
+    }
     for key in ("deviceProperties", "traceName", "cpuInfo"):
         trace.pop(key, None)
     with gzip.GzipFile(out / f"rank-{rank}.json.gz", "wb", mtime=0) as file:

@@ -1,9 +1,10 @@
 """Clocks that differ: offsets of ranks from causality, as no message arrives before it is sent.
 
-A rank's clock may be ahead of another's, by a constant, or where each step's times begin anew by one per step. Between two ranks that send each other messages, each way, the hop
-(the consumer's start less the producer's end) is at least 0: that bounds the difference of their clocks from both sides.
-Offsets are found only where a hop is negative: the fewest ranks that must move do (the least sum of offsets), each to the
-middle of what the bounds leave, and that range is the uncertainty.
+A rank's clock may be ahead of another's, by a constant, or where each step's times begin anew by one per step. Between
+two ranks that send each other messages, each way, the hop (the consumer's start less the producer's end) is at least 0:
+that bounds the difference of their clocks from both sides. Offsets are found only where a hop is negative: the fewest
+ranks that must move do (the least sum of offsets), each to where the hops there and back have the same room, and how
+far it could be off is the uncertainty.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TOLERATED_NS = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Clocks:
-    """Offsets to add to each worker's times, in ns, shape (replicas, ranks, steps); ``uncertain`` is how far off at most."""
+    """Offsets to add to each worker's times in ns, and how far off they are at most: (replicas, ranks, steps)."""
 
     offset: np.ndarray
     uncertain: np.ndarray
@@ -43,7 +44,11 @@ class Clocks:
         for replica, rank in zip(*np.nonzero(np.any(self.offset != 0, axis=2)), strict=True):
             mine = self.offset[replica, rank]
             some = np.flatnonzero(mine)
-            when = "" if len(some) == len(mine) > 1 else f" in step {', '.join(str(self.steps[i]) for i in some[:6].tolist())}"
+            when = (
+                ""
+                if len(some) == len(mine) > 1
+                else f" in step {', '.join(str(self.steps[i]) for i in some[:6].tolist())}"
+            )
             largest = some[np.argmax(np.abs(mine[some]))]
             whose = f" of replica {replica}" if len(self.offset) > 1 else ""
             out.append(
@@ -51,9 +56,10 @@ class Clocks:
                 f"±{self.uncertain[replica, rank, largest] / 1e3:,.1f} us"
             )
         if self.unsolved:
+            which = ", ".join(map(str, self.unsolved[:6]))
             out.append(
-                f"step {', '.join(map(str, self.unsolved[:6]))}: a message arrives {-self.worst_hop / 1e3:,.1f} us before it "
-                "is sent, and no offsets of clocks make that right: the spans aren't what they are called; left as they are"
+                f"step {which}: a message arrives {-self.worst_hop / 1e3:,.1f} us before it is sent, and no offsets of "
+                "clocks make that right: the spans aren't what they are called; left as they are"
             )
         return out
 
@@ -89,7 +95,10 @@ def clocks(lanes: Lanes) -> Clocks:
 
 
 def _offsets(bound: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Offsets with offset[a] - offset[b] <= bound[a, b] (a sends to b), and how far off each is at most; None: there are none."""
+    """Offsets with offset[a] - offset[b] <= bound[a, b] where a sends to b, and how far off each may be.
+
+    None where there are no such offsets.
+    """
     linprog = _scipy()
     ranks = len(bound)
     pairs = np.argwhere(np.isfinite(bound))
@@ -119,7 +128,9 @@ def _offsets(bound: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     wide = np.hstack([rows, np.zeros((len(pairs), len(both)))])
     free = [(None, None) if move else (0, 0) for move in moved] + [(0, None)] * len(both)
     cost = np.concatenate([np.zeros(ranks), np.ones(len(both))])
-    even = linprog(cost, A_ub=np.vstack([wide, uneven]), b_ub=np.concatenate([limits, target]), bounds=free, method="highs")
+    even = linprog(
+        cost, A_ub=np.vstack([wide, uneven]), b_ub=np.concatenate([limits, target]), bounds=free, method="highs"
+    )
     offset = even.x[:ranks] if even.status == 0 else least.x[:ranks] - least.x[ranks:]
     offset = np.where(moved, np.rint(offset), 0.0)
     room = limits - (offset[pairs[:, 0]] - offset[pairs[:, 1]])

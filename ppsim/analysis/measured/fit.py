@@ -1,4 +1,4 @@
-"""``ppsim fit``: a measured run's constants, the experiment that they make, and how far it is from what was measured."""
+"""``ppsim fit``: a measured run's constants, the experiment that they make, and how far that is from the run."""
 
 from __future__ import annotations
 
@@ -155,8 +155,8 @@ def fit(measured: Measured, known: Known | None = None) -> Fit:
     """Fit a measured run. Raises PpsimError where its times can't be known, or no step is whole."""
     if measured.on_device is False:
         raise PpsimError(
-            f"{measured.source}: its spans are those of the host, which only launches the work: what an op takes on the "
-            "device isn't in it; profile with CUDA activities (ProfilerActivity.CUDA), so that device times are recorded"
+            f"{measured.source}: its spans are those of the host, which only launches the work: what an op takes on "
+            "the device isn't in it; profile with ProfilerActivity.CUDA, so that device times are recorded"
         )
     known = known or Known()
     found = without_warm_up(lanes(measured))
@@ -172,6 +172,12 @@ def fit(measured: Measured, known: Known | None = None) -> Fit:
 
 
 def _agree(measured: Measured, known: Known) -> None:
+    """Raise PpsimError where what is told contradicts the trace."""
+    if known.ranks is not None and known.ranks != measured.ranks:
+        raise PpsimError(
+            f"{known.source}: its pipeline has {known.ranks} ranks, {measured.source} "
+            f"{measured.ranks}: not the same run"
+        )
     if known.layers is not None and known.layers < measured.stages:
         raise PpsimError(f"{known.source}: {known.layers} layers can't fill the {measured.stages} stages of the trace")
 

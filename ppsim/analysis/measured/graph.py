@@ -1,8 +1,8 @@
 """What waits for what in a measured step, and how long the step takes when its ops take other times.
 
-The graph has a node per op. A node starts when all nodes before it have ended. Nodes that several workers do together (a
-message's two ends, a collective) end ``transfer`` after the last of them has started. The time of every node is computed
-for all replicas and steps at once, in the order in which they follow each other.
+The graph has a node per op. A node starts when all nodes before it have ended. Nodes that several workers do together
+(a message's two ends, a collective) end their transfer's time after the last of them has started. The times of a node
+are computed for all replicas and steps at once, in the order in which nodes follow each other.
 """
 
 from __future__ import annotations

@@ -44,21 +44,32 @@ class Lanes:
     @cached_property
     def messages(self) -> Flags:
         """Ops that are one end of a message."""
-        return np.isin(self.kind, [int(kind) for kind in COMMUNICATION])
+        found: Flags = np.isin(self.kind, [int(kind) for kind in COMMUNICATION])
+        return found
+
+    @cached_property
+    def partner(self) -> Ints:
+        """Of an op in a fused pair the other one; -1 for all else."""
+        out = np.full(len(self), NONE, np.int32)
+        rows, kind, where = self.measured.rows, self.measured.kind, self.where()
+        told = np.flatnonzero(
+            (rows.group != NONE) & (rows.step == rows.step.min()) & (rows.replica == rows.replica.min())
+        )
+        waiting: dict[int, int] = {}
+        for i in told.tolist():
+            node = where.get((int(kind[i]), int(rows.stage[i]), int(rows.microbatch[i])))
+            if node is None:
+                continue
+            other = waiting.setdefault(int(rows.group[i]), node)
+            if other != node:
+                out[node], out[other] = other, node
+        return out
 
     @cached_property
     def seconds(self) -> Flags:
-        """The second op of each fused pair."""
-        rows = self.measured.rows
-        if not np.any(rows.group != NONE):
-            return np.zeros(len(self), bool)
-        told = np.flatnonzero(rows.group != NONE)
-        firsts = {(g, r): i for i, g, r in zip(told.tolist()[::-1], rows.group[told][::-1].tolist(), rows.rank[told][::-1].tolist(), strict=True)}
-        late = [i for i in told.tolist() if firsts[int(rows.group[i]), int(rows.rank[i])] != i]
-        kind = self.measured.kind
-        ops = {(int(rows.rank[i]), int(kind[i]), int(rows.stage[i]), int(rows.microbatch[i])) for i in late}
-        mine = zip(self.rank.tolist(), self.kind.tolist(), self.stage.tolist(), self.microbatch.tolist(), strict=True)
-        return np.array([key in ops for key in mine], bool)
+        """The second op of each fused pair: it has the span of both."""
+        found: Flags = (self.partner != NONE) & (self.partner < np.arange(len(self)))
+        return found
 
     @cached_property
     def duration(self) -> Longs:
@@ -70,7 +81,8 @@ class Lanes:
         """By step, ns from the first compute op's start to the last one's end, over all replicas."""
         first = self.start[self.computes].min(axis=(0, 1))
         last: Longs = self.end[self.computes].max(axis=(0, 1))
-        return last - first
+        span: Longs = last - first
+        return span
 
     def where(self) -> dict[tuple[int, int, int], int]:
         """The number of each compute or message op by (kind, stage, microbatch), where it has them."""
@@ -102,8 +114,8 @@ def lanes(measured: Measured) -> Lanes:
     seen = {*rows.rank[measured.computes].tolist()}
     if absent := [rank for rank in range(measured.ranks) if rank not in seen]:
         raise PpsimError(
-            f"{measured.source}: rank {', '.join(map(str, absent))} of {measured.ranks} isn't in the trace: what its ops "
-            "take can't be known"
+            f"{measured.source}: rank {', '.join(map(str, absent))} of {measured.ranks} isn't in the trace: what its "
+            "ops take can't be known"
         )
     if not np.any(ok):
         raise PpsimError(f"{measured.source}: no step is whole on all ranks and replicas")

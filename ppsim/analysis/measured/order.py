@@ -69,7 +69,9 @@ def order(lanes: Lanes) -> Order:
         return best
     cells = tuple(tuple(_table(lanes, rank).cells()) for rank in range(lanes.measured.ranks))
     schedule = AsMeasured(cells=cells)
-    return Order(schedule, None, _equal(lanes, Orders.of([_table(lanes, rank) for rank in range(lanes.measured.ranks)])))
+    return Order(
+        schedule, None, _equal(lanes, Orders.of([_table(lanes, rank) for rank in range(lanes.measured.ranks)]))
+    )
 
 
 def _candidates(lanes: Lanes) -> Iterator[tuple[Schedule, str | dict[str, Any]]]:
@@ -81,11 +83,13 @@ def _candidates(lanes: Lanes) -> Iterator[tuple[Schedule, str | dict[str, Any]]]
         cls = known().get(name)
         if cls is None or cls.asynchronous:
             continue
-        base: dict[str, Any] = {"virtual_stages": measured.virtual_stages} if "virtual_stages" in cls.model_fields else {}
+        base: dict[str, Any] = (
+            {"virtual_stages": measured.virtual_stages} if "virtual_stages" in cls.model_fields else {}
+        )
         for extra in ({}, *_seen_settings(lanes, cls)):
             settings = {**base, **extra}
             try:
-                schedule = cls(**settings)  # type: ignore[arg-type]
+                schedule = cls(**settings)
                 if any(True for _ in schedule.problems(measured.ranks, measured.microbatches)):
                     continue
                 places = [set(stages) for stages in schedule.placement(measured.ranks).stages_of]
@@ -105,7 +109,7 @@ def _seen_settings(lanes: Lanes, cls: type[Schedule]) -> Iterator[dict[str, Any]
         group = int(np.argmax(stage != stage[0]))
         if 0 < group <= lanes.measured.microbatches:
             yield {"group": group}
-    if "warmup" in cls.model_fields and 0 < ahead:
+    if "warmup" in cls.model_fields and ahead > 0:
         yield {"warmup": ahead - 1}
 
 
@@ -113,11 +117,12 @@ def _problem(lanes: Lanes, schedule: Schedule) -> Problem:
     """The run's sizes with the mean times of all stages, for schedules that look at costs."""
     measured = lanes.measured
     placement = schedule.placement(measured.ranks)
+
     def mean(kind: Kind) -> Fraction:
         mine = lanes.duration[lanes.kind == kind]
         return Fraction(int(mine.mean()), 10**9) if mine.size else Fraction(1, 1000)
 
-    given = GivenCosts(per="stage", forward=mean(Kind.F), backward=mean(Kind.B))  # type: ignore[arg-type]
+    given = GivenCosts(per="stage", forward=mean(Kind.F), backward=mean(Kind.B))
     costs: StageCosts = given.stage_costs(placement)
     return Problem(measured.ranks, measured.microbatches, placement, costs)
 
@@ -132,11 +137,7 @@ def _table(lanes: Lanes, rank: int) -> Ops:
 
 def _equal(lanes: Lanes, orders: Orders) -> float:
     """The share of (rank, replica, step) whose ops started in that order."""
-    where = {
-        key: node
-        for key, node in lanes.where().items()
-        if lanes.computes[node]
-    }
+    where = {key: node for key, node in lanes.where().items() if lanes.computes[node]}
     same: list[float] = []
     for rank in range(lanes.measured.ranks):
         rows = orders.table.rows(rank)

@@ -1,7 +1,7 @@
-"""A measured step again: its ops in the order in which they ran, each for the time that it took, when its inputs are there.
+"""A measured step again: its ops in their order, each for the time that it took, when its inputs are there.
 
-What is left out are the gaps: between an op and what it waited for (a launch, a sync, anything that isn't recorded). So the
-replay tells how much of the step the recorded ops explain, and the gaps tell what an op costs beside its own time.
+What is left out are the gaps between an op and what it waited for: a launch, a sync, anything that isn't recorded. So
+the replay tells how much of the step the recorded ops explain, and the gaps what an op costs beside its own time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ENDS = {Kind.F: (Kind.SEND_F, Kind.RECV_F), Kind.B: (Kind.SEND_B, Kind.RECV_B),
 
 @dataclass(frozen=True, eq=False)
 class Hops:
-    """The messages between ranks, a row each: who makes it, who uses it (numbers of ops), and how long it is on its way."""
+    """The messages between ranks, a row each: who makes and who uses it (numbers of ops), how long it is on its way."""
 
     producer: np.ndarray
     consumer: np.ndarray
@@ -63,6 +63,14 @@ class Replay:
         return out
 
     @cached_property
+    def heads(self) -> np.ndarray:
+        """By op the one that waits for its inputs: itself, or of a fused pair the first, which waits for both's."""
+        out = np.arange(len(self.lanes))
+        second = np.flatnonzero(self.lanes.seconds)
+        out[second] = self.previous[second]
+        return out
+
+    @cached_property
     def inputs(self) -> list[tuple[int, int]]:
         """(producer, consumer) of every input that an op has from another stage."""
         where = self.lanes.where()
@@ -72,7 +80,7 @@ class Replay:
                 continue
             kinds, step = _MADE_BY[Kind(kind)]
             producers = (where.get((maker, stage + step, microbatch)) for maker in kinds)
-            found += [(producer, node) for producer in producers if producer is not None]
+            found += [(producer, int(self.heads[node])) for producer in producers if producer is not None]
         return found
 
     @cached_property
@@ -84,19 +92,20 @@ class Replay:
         shape = (len(pairs), *lanes.start.shape[1:])
         transit, size = np.full(shape, np.nan), np.full(len(pairs), -1, np.int64)
         where = lanes.where()
-        for row, (a, b) in enumerate(pairs):
-            send, receive = _ENDS[Kind(int(lanes.kind[b]))]
-            sent = where.get((send, int(lanes.stage[a]), int(lanes.microbatch[a])))
-            taken = where.get((receive, int(lanes.stage[b]), int(lanes.microbatch[b])))
+        for row, (a, _) in enumerate(pairs):
+            send, receive = _ENDS[Kind(int(lanes.kind[a]))]
+            stage, microbatch = int(lanes.stage[a]), int(lanes.microbatch[a])
+            sent = where.get((send, stage, microbatch))
+            taken = where.get((receive, stage + (1 if receive == Kind.RECV_F else -1), microbatch))
             if sent is not None and taken is not None:
                 begun = np.maximum(lanes.start[sent], lanes.start[taken])
                 transit[row] = np.maximum(lanes.end[taken] - begun, 0)
         rank, kind = lanes.rank, lanes.kind
         if lanes.measured.messages is None:
-            return Hops(producer, consumer, rank[producer], rank[consumer], kind[consumer], transit, size)
+            return Hops(producer, consumer, rank[producer], rank[consumer], kind[producer], transit, size)
         held, flight = np.full(shape, np.nan), np.full(shape, np.nan)
         _recorded(lanes, lanes.measured.messages, pairs, (transit, size, held, flight))
-        return Hops(producer, consumer, rank[producer], rank[consumer], kind[consumer], transit, size, held, flight)
+        return Hops(producer, consumer, rank[producer], rank[consumer], kind[producer], transit, size, held, flight)
 
     @cached_property
     def graph(self) -> Graph:
@@ -141,7 +150,9 @@ class Replay:
         lag[: len(self.lanes)][self.lanes.computes] = overhead
         lag[: len(self.lanes)][self.lanes.seconds] = 0
         shape = self.lanes.start.shape[1:]
-        times = np.concatenate([np.broadcast_to(duration, (len(self.lanes), *shape)), np.broadcast_to(transit, (len(self.hops), *shape))])
+        times = np.concatenate(
+            [np.broadcast_to(duration, (len(self.lanes), *shape)), np.broadcast_to(transit, (len(self.hops), *shape))]
+        )
         return self.graph.ends(times, np.broadcast_to(lag[:, None, None], times.shape))[: len(self.lanes)]
 
     def starts(self, ends: Times, duration: Times) -> Times:
@@ -177,7 +188,13 @@ def _recorded(lanes: Lanes, messages: Messages, pairs: list[tuple[int, int]], in
     for row, (a, b) in enumerate(pairs):
         row_of[int(lanes.kind[a]), int(lanes.stage[a]), int(lanes.microbatch[a]), int(lanes.rank[b])] = row
     way = messages.arrive - messages.ready
-    keys = zip(messages.kind.tolist(), messages.stage.tolist(), messages.microbatch.tolist(), messages.dst.tolist(), strict=True)
+    keys = zip(
+        messages.kind.tolist(),
+        messages.stage.tolist(),
+        messages.microbatch.tolist(),
+        messages.dst.tolist(),
+        strict=True,
+    )
     for i, key in enumerate(keys):
         row, step = row_of.get(key, -1), steps[int(messages.step[i])]
         if row >= 0 and step >= 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,13 +22,13 @@ _ALIKE = 0.25
 """Links whose times differ by less are one link."""
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(NamedTuple):
     """What a launch file or the user tells beside the trace."""
 
     message_bytes: int | None = None
     layers: int | None = None
     micro_batch_size: int | None = None
+    ranks: int | None = None
     source: str = ""
 
 
@@ -50,10 +50,14 @@ def calibrated(replay: Replay, found: Values, order: Order, replica: int, known:
         out.comments["pipeline", "micro_batch_size"] = known.source
     if measured.replicas > 1:
         pipeline["data_parallel"] = measured.replicas
-        out.comments["pipeline", "data_parallel"] = f"replicas in the trace; times are those of replica {replica}, the slowest"
+        out.comments["pipeline", "data_parallel"] = (
+            f"replicas in the trace; times are those of replica {replica}, the slowest"
+        )
     if found.weights is not None:
         pipeline["microbatch_weights"] = list(found.weights)
-        out.comments["pipeline", "microbatch_weights"] = "medians over stages, steps and replicas, over the workers' own"
+        out.comments["pipeline", "microbatch_weights"] = (
+            "medians over stages, steps and replicas, over the workers' own"
+        )
     speed = _speed(replay.lanes, found, replica)
     out.settings["costs"] = _costs(out, (replay, found), replica, speed)
     cluster = _cluster(out, replay, known)
@@ -96,25 +100,28 @@ def _costs(out: Calibrated, about: tuple[Replay, Values], replica: int, speed: S
     costs: dict[str, Any] = {"kind": "given", "per": "rank" if single else "stage"}
     for kind, key in _KEYS.items():
         times = found.stage_times(kind, replica)
-        if len(times) < measured.stages:
+        if len(times) < measured.stages or (kind == Kind.B and _halves(found, replica, measured.stages)):
             continue
         costs[key] = [_time(times[stage].ns * speed[rank_of[stage]]) for stage in range(measured.stages)]
         spreads = ", ".join(f"{times[stage].spread:.1%}" for stage in range(min(measured.stages, 16)))
         samples = min(times[stage].samples for stage in range(measured.stages))
         out.comments["costs", key] = f"medians of {samples:,} per stage, middle halves within ±{spreads}"
-    overlapped = _pairs(replay, replica)
-    if overlapped is not None:
+    if (overlapped := _pairs(replay, found, replica)) is not None:
         costs["overlapped"] = _time(overlapped.ns)
         out.comments["costs", "overlapped"] = f"fused pairs: {overlapped.said()}"
     if found.syncs:
         total = sum(each.ns for each in found.syncs.values())
         costs["optimizer"] = _time(total / measured.virtual_stages)
-        parts = "; ".join(f"{name} {_time(each.ns)} ({each.said()})" for name, each in found.syncs.items() if each.ns >= 1)
+        parts = "; ".join(
+            f"{name} {_time(each.ns)} ({each.said()})" for name, each in found.syncs.items() if each.ns >= 1
+        )
         out.comments["costs", "optimizer"] = f"all that is outside the compute ops, without waiting: {parts}"
     if found.memory is not None:
         held = found.memory
         costs["activation"] = _bytes(held.activation)
-        costs["weights"] = [_bytes(held.static[rank_of[s]] / len(measured.stages_of[rank_of[s]])) for s in range(measured.stages)]
+        costs["weights"] = [
+            _bytes(held.static[rank_of[s]] / len(measured.stages_of[rank_of[s]])) for s in range(measured.stages)
+        ]
         costs["gradients"] = "0 B"
         out.comments["costs", "activation"] = (
             f"slope of the ranks' peaks over what each has in flight, middle half within ±{held.spread / 2:.1%}"
@@ -124,12 +131,27 @@ def _costs(out: Calibrated, about: tuple[Replay, Values], replica: int, speed: S
     return costs
 
 
-def _pairs(replay: Replay, replica: int) -> Value | None:
-    """The time of a fused pair, where there are any."""
+def _halves(found: Values, replica: int, stages: int) -> bool:
+    """Whether every stage's backward was seen in halves, whose sum the full one is then."""
+    return all(len(found.stage_times(kind, replica)) == stages for kind in (Kind.I, Kind.W))
+
+
+def _pairs(replay: Replay, found: Values, replica: int) -> Value | None:
+    """The time of a fused pair, where there are any and it isn't the sum of its two ops'."""
     lanes = replay.lanes
-    if not np.any(lanes.seconds):
+    second = np.flatnonzero(lanes.seconds)
+    if not len(second):
         return None
-    return value(lanes.duration[lanes.seconds, replica].astype(float).ravel())
+    pairs = value(lanes.duration[second, replica].astype(float).ravel())
+    halves = _halves(found, replica, lanes.measured.stages)
+
+    def alone(op: int) -> float:
+        kind = Kind(int(lanes.kind[op]))
+        parts = (Kind.I, Kind.W) if kind == Kind.B and halves else (kind,)
+        return sum(found.compute[replica, int(lanes.stage[op]), part].ns for part in parts)
+
+    apart = [alone(node) + alone(int(lanes.partner[node])) for node in second.tolist()]
+    return None if abs(pairs.ns - float(np.median(apart))) <= 1 else pairs
 
 
 def _cluster(out: Calibrated, replay: Replay, known: Known) -> dict[str, Any]:
@@ -161,7 +183,10 @@ def _message(out: Calibrated, hops: Hops, known: Known) -> int | None:
     sizes = {*hops.bytes[hops.bytes >= 0].tolist()}
     size, why = (known.message_bytes, known.source) if known.message_bytes else (None, "")
     if sizes:
-        size, why = round(float(np.median(hops.bytes[hops.bytes >= 0]))), "as recorded" + (f", the median of {len(sizes)} sizes" if len(sizes) > 1 else "")
+        size, why = (
+            round(float(np.median(hops.bytes[hops.bytes >= 0]))),
+            "as recorded" + (f", the median of {len(sizes)} sizes" if len(sizes) > 1 else ""),
+        )
     if not size:
         return None
     out.settings["costs"]["message"] = _bytes(size)
@@ -186,7 +211,10 @@ def _link(replay: Replay, pair: tuple[int, int], size: int | None) -> tuple[dict
         return {"latency": _time(way.ns)}, way
     held, flight = way.ns, 0.0
     if hops.held is not None:
-        held, flight = value(hops.held[mine].ravel()).ns, value(hops.flight[mine].ravel()).ns if hops.flight is not None else 0.0
+        held, flight = (
+            value(hops.held[mine].ravel()).ns,
+            value(hops.flight[mine].ravel()).ns if hops.flight is not None else 0.0,
+        )
     elif (split := _regression(hops, mine)) is not None:
         held, flight = size * split[1], split[0]
     link: dict[str, str] = {}

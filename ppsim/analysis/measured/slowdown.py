@@ -1,16 +1,16 @@
-"""What slows a job down: how long its steps would take if every op of a kind took the same time, and who keeps them from it.
+"""What slows a job down: how long its steps would take if every op of a kind took the same time, and who prevents it.
 
-S = mean step as simulated with the ops' own durations, without gaps before their launch, over the mean step in which every
-op takes the one value of its kind: over all stages, replicas and steps the mean, for communication the median of its
-transfer (its end less the latest start among those that take part). The factor of some ops is the ideal step with only
-those at their own durations, over the ideal step; factors don't add up, and can be below 1.
-Source: Lin et al. 2025, "Understanding Stragglers in Large Model Training Using What-if Analysis", equations 1, 2 and 4.
+S = mean step as simulated with the ops' own durations, without gaps before their launch, over the mean step in which
+every op takes the one value of its kind: over all stages, replicas and steps the mean, for communication the median of
+its transfer (its end less the latest start among those that take part). The factor of some ops is the ideal step with
+only those at their own durations, over the ideal step; factors don't add up, and can be below 1.
+Source: Lin et al. 2025, "Understanding Stragglers in Large Model Training Using What-if Analysis", equations 1, 2, 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -118,9 +118,12 @@ def _durations(lanes: Lanes, graph: Graph, shared: set[int]) -> Times:
 
 
 class _Wiring:
-    """What waits for what, as that paper has it: a worker's compute ops in turn; each kind of message in turn, a receive
-    posted once the compute op of its kind before its own has ended; parameters before the first forward; after the last
-    compute op the syncs and the optimizer in the order in which they ran."""
+    """What waits for what, as that paper has it.
+
+    A worker's compute ops in turn; each kind of message in turn, a receive posted once the compute op of its kind
+    before its own has ended; parameters before the first forward; after the last compute op the syncs and the optimizer
+    in the order in which they ran.
+    """
 
     def __init__(self, lanes: Lanes) -> None:
         self.lanes = lanes
@@ -142,7 +145,7 @@ class _Wiring:
         return Graph(before, tuple(together), frozenset(wide)), {*range(len(together))}
 
     def _chain(self, nodes: list[int]) -> None:
-        for earlier, later in zip(nodes, nodes[1:], strict=False):
+        for earlier, later in pairwise(nodes):
             self.before[later].add(earlier)
 
     def _messages(self, rank: int, computes: list[int]) -> None:

@@ -101,6 +101,13 @@ class Messages:
     def __len__(self) -> int:
         return len(self.ready)
 
+    def of_steps(self, numbers: NDArray[np.integer]) -> Messages:
+        """Those of these steps, which then count from 0."""
+        kept = np.isin(self.step, numbers)
+        columns = {column.name: getattr(self, column.name)[kept] for column in fields(self) if column.name != "ports"}
+        step = np.searchsorted(numbers, columns.pop("step")).astype(np.int32)
+        return Messages(step=step, **columns, ports=self.ports)
+
 
 @dataclass(frozen=True, eq=False)
 class Measured:

@@ -1,4 +1,4 @@
-"""What a measured run's ops, links and syncs take: medians over steps and microbatches, with their samples and spreads."""
+"""What a measured run's ops, links and syncs take: medians over steps and microbatches, samples and spreads."""
 
 from __future__ import annotations
 
@@ -80,13 +80,18 @@ def values(replay: Replay) -> Values:
     lanes = replay.lanes
     compute: dict[tuple[int, int, Kind], Value] = {}
     typical = np.full(lanes.duration.shape, np.nan)
-    for stage, kind in sorted({*zip(lanes.stage[lanes.computes].tolist(), lanes.kind[lanes.computes].tolist(), strict=True)}):
-        mine = lanes.computes & (lanes.stage == stage) & (lanes.kind == kind) & ~lanes.seconds
-        if not np.any(mine):
-            continue
+    for stage, kind in sorted(
+        {*zip(lanes.stage[lanes.computes].tolist(), lanes.kind[lanes.computes].tolist(), strict=True)}
+    ):
+        mine = lanes.computes & (lanes.stage == stage) & (lanes.kind == kind)
+        alone = mine & (lanes.partner == NONE)
+        share = 1.0 if np.any(alone) else 0.5  # of a pair's time, where the op is never by itself
+        mine = alone if np.any(alone) else mine
         for replica in range(lanes.measured.replicas):
-            compute[replica, stage, Kind(kind)] = found = value(lanes.duration[mine, replica].astype(float).ravel())
-            typical[mine, replica] = found.ns
+            compute[replica, stage, Kind(kind)] = found = value(
+                share * lanes.duration[mine, replica].astype(float).ravel()
+            )
+            typical[mine, replica] = found.ns / share
     ratio = lanes.duration / np.where(typical > 0, typical, np.nan)
     weights, left = _weights(lanes, ratio)
     gaps = value(replay.gaps)
@@ -146,7 +151,7 @@ def _syncs(lanes: Lanes) -> dict[str, Value]:
 
 
 def stragglers(found: Values, replicas: int) -> dict[tuple[int, int], float]:
-    """By (stage, replica), how much longer a worker takes than the same stage in the other replicas, where that is a lot."""
+    """By (stage, replica), how much longer a worker takes than its stage in the other replicas, where that is a lot."""
     out: dict[tuple[int, int], float] = {}
     stages = {stage for _, stage, _ in found.compute}
     for stage in sorted(stages):

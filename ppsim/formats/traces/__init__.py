@@ -16,16 +16,16 @@ from pathlib import Path
 from ppsim.analysis.measured.table import Measured
 from ppsim.engine.watch import Watch
 from ppsim.errors import FormatError
-from ppsim.formats.traces import kineto, ndtimeline, own, primus
+from ppsim.formats.traces import kineto, ndtimeline, primus, tasks, trace
 from ppsim.formats.traces._files import CUT_SHORT, PARQUET, head, is_folder, label
 
 _TRACE_ENDS = (".json", ".json.gz", ".pt.trace.json", ".pt.trace.json.gz")
 _KNOWN = "Primus' pp_rank_N.json, NDTimeline's Parquet, PyTorch profiler's JSON, ppsim's tasks.csv or trace.json"
 
-__all__ = ["is_trace", "read"]
+__all__ = ["is_trace", "read_trace"]
 
 
-def read(path: Path, name: str | None = None, watch: Watch | None = None) -> Measured:
+def read_trace(path: Path, name: str | None = None, watch: Watch | None = None) -> Measured:
     """The measured run in a file or folder; ``name`` is a regular expression for the spans of a profiler's trace.
 
     Raises FormatError, with the reason, where there is none in it.
@@ -40,9 +40,9 @@ def read(path: Path, name: str | None = None, watch: Watch | None = None) -> Mea
     if kind == "ndtimeline":
         return ndtimeline.read(path)
     if kind == "ppsim-tasks":
-        return own.read_tasks(path)
+        return tasks.read(path)
     if kind == "ppsim-trace":
-        return own.read_trace(path, watch)
+        return trace.read(path, watch)
     if kind == "kineto":
         return kineto.read([path], name, watch)
     raise FormatError(f"{label(path)}: no trace that ppsim knows: {_KNOWN}")
@@ -89,14 +89,14 @@ def _folder(folder: Path, name: str | None, watch: Watch | None) -> Measured:
     if any(path.name.startswith("pp_rank_") for path in files):
         return primus.read(folder)
     if (folder / "tasks.csv").is_file():
-        return own.read_tasks(folder / "tasks.csv")
+        return tasks.read(folder / "tasks.csv")
     tables = sorted(folder.glob("*.parquet"))
     if tables:
         return ndtimeline.read(_only(tables, folder))
     kinds = {path: _kind(path) for path in files}
     profiles = [path for path, kind in kinds.items() if kind == "kineto"]
     if not profiles and (ours := [path for path, kind in kinds.items() if kind == "ppsim-trace"]):
-        return own.read_trace(_only(ours, folder), watch)
+        return trace.read(_only(ours, folder), watch)
     if not profiles:
         raise FormatError(f"{label(folder)}: holds no trace that ppsim knows: {_KNOWN}")
     return kineto.read(profiles, name, watch)
@@ -105,5 +105,7 @@ def _folder(folder: Path, name: str | None, watch: Watch | None) -> Measured:
 def _only(paths: Sequence[Path], folder: Path) -> Path:
     if len(paths) > 1:
         names = ", ".join(path.name for path in paths[:4])
-        raise FormatError(f"{label(folder)}: holds {len(paths)} traces ({names}{', …' if len(paths) > 4 else ''}); name one")
+        raise FormatError(
+            f"{label(folder)}: holds {len(paths)} traces ({names}{', …' if len(paths) > 4 else ''}); name one"
+        )
     return paths[0]

@@ -1,35 +1,56 @@
-"""From what a reader found to a Measured: which message a send or a receive belongs to, which steps are whole."""
+"""From what a reader found to a Measured: columns of numbers, and which message a send or a receive belongs to."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ppsim.analysis.measured.table import Flags, Label, Longs, Rows, Scope
+from ppsim.analysis.measured.table import Flags, Label, Rows, Scope
 from ppsim.errors import FormatError
-from ppsim.ops import NONE, Kind
+from ppsim.ops import NONE, Ints, Kind, Longs
 
 LIMIT_NS = 2**61
 _LARGEST = 10**6
-_UP = {Kind.RECV_F: Kind.F, Kind.SEND_F: Kind.F, Kind.RECV_B: Kind.B, Kind.SEND_B: Kind.B}
+_WORK_OF = {Kind.RECV_F: Kind.F, Kind.SEND_F: Kind.F, Kind.RECV_B: Kind.B, Kind.SEND_B: Kind.B}
+Places = NDArray[np.int64]
 
 
-def to_ns(values: np.ndarray, per_unit: float, where: str) -> Longs:
+def to_ns(values: NDArray[np.generic], per_unit: float, where: str) -> Longs:
     """Times as whole nanoseconds. Raises FormatError for what is no time."""
     ns = np.asarray(values, np.float64) * per_unit
     if not np.all(np.isfinite(ns)) or np.any(np.abs(ns) > LIMIT_NS):
         raise FormatError(f"{where}: has times that aren't finite, or are beyond 2^61 ns")
-    rounded: Longs = np.rint(ns).astype(np.int64)
-    return rounded
+    return np.rint(ns).astype(np.int64)
 
 
-def small(values: np.ndarray, where: str, least: int = 0) -> np.ndarray:
+def small(values: NDArray[np.generic], where: str, least: int = 0) -> Ints:
     """A column of small whole numbers. Raises FormatError for anything else."""
-    found = np.asarray(values)
-    if found.dtype.kind not in "iu" or (len(found) and (found.min() < least or found.max() > _LARGEST)):
+    if values.dtype.kind not in "iu" or (
+        len(values) and not least <= int(values.min()) <= int(values.max()) <= _LARGEST
+    ):
         raise FormatError(f"{where}: must be whole numbers from {least} to {_LARGEST:,}")
-    return found.astype(np.int32)
+    return values.astype(np.int32)
+
+
+def numbered(values: Ints, what: str, size: int | None, missing: list[str]) -> int:
+    """How many there are of what a column numbers from 0 (at least ``size``); what isn't there is said."""
+    present = np.unique(values)
+    count = max(int(present.max(initial=-1)) + 1, size or 0)
+    if gaps := sorted({*range(min(count, 10_000))} - {*present.tolist()}):
+        some = ", ".join(map(str, gaps[:8])) + (", …" if len(gaps) > 8 else "")
+        several = len(gaps) > 1
+        missing.append(f"{what}{'s' * several} {some} of {count} {'are' if several else 'is'} not in the trace")
+    return count
+
+
+def scope_of(kind: Kind) -> Scope:
+    """Who takes part in an op of that kind, by default."""
+    if kind in _WORK_OF:
+        return Scope.PAIR
+    return Scope.REPLICAS if kind in (Kind.REDUCE_GRAD, Kind.UNSHARD) else Scope.ALONE
 
 
 def matched(rows: Rows, labels: Sequence[Label], stages: int) -> tuple[Rows, list[str]]:
@@ -40,81 +61,60 @@ def matched(rows: Rows, labels: Sequence[Label], stages: int) -> tuple[Rows, lis
     them, the ones that carry nothing being dropped. Returns the rows and what could not be matched.
     """
     kinds = np.array([NONE if label.kind is None else label.kind for label in labels], np.int32)[rows.label]
+    lanes = np.unique(np.stack([rows.replica, rows.step, rows.rank]), axis=1, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort((rows.end, rows.start, lanes))
     keep = np.ones(len(rows), bool)
     stage, microbatch = rows.stage.copy(), rows.microbatch.copy()
-    lanes = np.unique(np.stack([rows.replica, rows.step, rows.rank]), axis=1, return_inverse=True)[1].reshape(-1)
     unmatched = 0
-    for label in sorted({*rows.label.tolist()}):
-        kind = labels[label].kind
-        if kind not in _UP:
-            continue
-        mine, computes = rows.label == label, kinds == _UP[kind]
-        if np.all(rows.microbatch[mine] != NONE):
-            continue
-        order = np.lexsort((rows.end, rows.start, lanes))
-        ends, works = order[mine[order]], order[computes[order]]
-        bounds = np.arange(lanes.max(initial=-1) + 2)
-        of_ends, of_works = np.searchsorted(lanes[ends], bounds), np.searchsorted(lanes[works], bounds)
-        for lane in range(len(bounds) - 1):
-            messages = ends[of_ends[lane] : of_ends[lane + 1]]
-            if not len(messages):
-                continue
-            works_here = works[of_works[lane] : of_works[lane + 1]]
-            carries = _carries(kind, rows.stage[works_here], stages)
-            target, used = _pairing(rows, kind, messages, works_here, carries)
-            if target is None:
+    for kind, work in _WORK_OF.items():
+        mine = (kinds == kind) & (rows.microbatch == NONE)
+        for messages, works in _by_lane(lanes, order, mine, kinds == work):
+            found = _pairing(rows, kind, (messages, works), stages)
+            keep[messages] = False
+            if found is None:
                 unmatched += len(messages)
-                keep[messages] = False
                 continue
-            keep[np.setdiff1d(messages, used)] = False
+            used, target = found
+            keep[used] = True
             stage[used], microbatch[used] = rows.stage[target], rows.microbatch[target]
-    found = Rows(
-        rows.replica, rows.step, rows.rank, rows.label, stage, microbatch, rows.start, rows.end, rows.group
-    )[keep]  # fmt: skip
     lost = f"{unmatched} sends and receives belong to no compute op that could be told; they were left out"
-    return found, [lost] if unmatched else []
+    return replace(rows, stage=stage, microbatch=microbatch)[keep], [lost] if unmatched else []
 
 
-def _carries(kind: Kind, stage: np.ndarray, stages: int) -> Flags:
-    """Whether a compute op on such a stage has that message at all."""
-    carries: Flags = stage > 0 if kind in (Kind.RECV_F, Kind.SEND_B) else stage < stages - 1
-    return carries
+def _by_lane(lanes: Places, order: Places, mine: Flags, works: Flags) -> list[tuple[Places, Places]]:
+    """The rows of both kinds of each worker and step that has some of the first, in the order of time."""
+    first, second = order[mine[order]], order[works[order]]
+    bounds = np.unique(lanes[first])
+    sides = [
+        (np.searchsorted(lanes[rows], bounds), np.searchsorted(lanes[rows], bounds, "right"))
+        for rows in (first, second)
+    ]
+    (a, b), (c, d) = sides
+    return [(first[a[i] : b[i]], second[c[i] : d[i]]) for i in range(len(bounds))]
 
 
-def _pairing(
-    rows: Rows, kind: Kind, messages: np.ndarray, works: np.ndarray, carries: Flags
-) -> tuple[np.ndarray | None, np.ndarray]:
-    """The compute op of each message that is one, and those messages; None where the counts don't tell."""
-    for attempt in (messages, _inside(rows, kind, messages, works)):
-        if len(attempt) == int(carries.sum()):
-            return works[carries], attempt
-        if len(attempt) == len(works):
-            return works[carries], attempt[carries]
-    return None, messages
+def _pairing(rows: Rows, kind: Kind, of: tuple[Places, Places], stages: int) -> tuple[Places, Places] | None:
+    """The messages that carry something, and the compute op of each; None where the counts don't tell."""
+    messages, works = of
+    at = rows.stage[works]
+    carries: Flags = at > 0 if kind in (Kind.RECV_F, Kind.SEND_B) else at < stages - 1
+    for tried in (messages, _inside(rows, kind, messages, works)):
+        if len(tried) == int(carries.sum()):
+            return tried, works[carries]
+        # As many as compute ops, or one less: the first one's is never posted where it carries nothing.
+        for skipped in (0, 1):
+            if len(tried) == len(works) - skipped and not np.any(carries[:skipped]):
+                return tried[carries[skipped:]], works[carries]
+    return None
 
 
-def _inside(rows: Rows, kind: Kind, messages: np.ndarray, works: np.ndarray) -> np.ndarray:
+def _inside(rows: Rows, kind: Kind, messages: Places, works: Places) -> Places:
     """Without receives that begin after the last compute op began, and sends that end before the first one ended."""
     if not len(works):
         return messages[:0]
     if kind in (Kind.RECV_F, Kind.RECV_B):
-        return messages[rows.start[messages] <= rows.start[works].max()]
-    return messages[rows.end[messages] >= rows.end[works].min()]
-
-
-def scope_of(kind: Kind) -> Scope:
-    """Who takes part in an op of that kind, by default."""
-    if kind in _UP:
-        return Scope.PAIR
-    return Scope.REPLICAS if kind in (Kind.REDUCE_GRAD, Kind.UNSHARD) else Scope.ALONE
-
-
-def numbered(values: np.ndarray, what: str, size: int | None, missing: list[str]) -> tuple[np.ndarray, int]:
-    """A column that should count from 0 (or to ``size``): as it is, and how many there are; gaps are said."""
-    present = np.unique(values)
-    count = max(int(present[-1]) + 1, size or 0) if len(present) else size or 0
-    if gaps := sorted({*range(min(count, 10_000))} - {*present.tolist()}):
-        are = "are" if len(gaps) > 1 else "is"
-        some = ", ".join(map(str, gaps[:8])) + (", …" if len(gaps) > 8 else "")
-        missing.append(f"{what}{'s' if len(gaps) > 1 else ''} {some} of {count} {are} not in the trace")
-    return values, count
+        inside = rows.start[messages] <= rows.start[works].max()
+    else:
+        inside = rows.end[messages] >= rows.end[works].min()
+    kept: Places = messages[inside]
+    return kept

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
+from ppsim.engine.watch import Watch
 from ppsim.errors import FormatError, printable
 from ppsim.formats.traces._files import CUT_SHORT, label, opened
-from ppsim.engine.watch import Watch
 
 _KEPT = 1 << 16
 _CHUNK = 1 << 18
@@ -43,7 +44,7 @@ class Events:
         except (ijson.JSONError, *CUT_SHORT, UnicodeDecodeError) as error:
             self.broken = printable(str(error).splitlines()[0])[:120] if str(error) else type(error).__name__
 
-    def _show(self, stream: BinaryIO) -> None:
+    def _show(self, stream: BufferedIOBase) -> None:
         if self._watch is None:
             return
         raw: Any = getattr(stream, "fileobj", stream)
@@ -63,20 +64,30 @@ def imported(path: Path) -> Any:
 class _Kept:
     """A stream that keeps its last bytes, and whose first ones can be looked at before they are read."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BufferedIOBase) -> None:
         self._stream = stream
         self._first = b""
+        self._error: BaseException | None = None
         self.tail = b""
 
+    def _read(self, size: int) -> bytes:
+        """Some bytes; where the file is damaged all before that, and then the error."""
+        if self._error is not None:
+            raise self._error
+        return self._stream.read1(size)
+
     def peek(self) -> bytes:
-        while len(self._first) < _KEPT and (more := self._stream.read(_KEPT - len(self._first))):
-            self._first += more
+        try:
+            while len(self._first) < _KEPT and (more := self._read(_KEPT - len(self._first))):
+                self._first += more
+        except CUT_SHORT as error:
+            self._error = error
         return self._first
 
     def read(self, size: int = -1) -> bytes:
         if size == 0:  # ijson asks whether it gets bytes or text
             return b""
-        found = self._first or self._stream.read(size)
+        found = self._first or self._read(size)
         self._first = b""
         self.tail = (self.tail + found)[-_KEPT:] if len(found) < _KEPT else found[-_KEPT:]
         return found

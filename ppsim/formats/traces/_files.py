@@ -7,8 +7,8 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from ppsim.errors import FormatError, did_you_mean, printable
 
@@ -46,14 +46,17 @@ def _near(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file, decompressed where it is gzipped, whatever its name ends in."""
+def opened(path: Path) -> Iterator[BufferedIOBase]:
+    """The bytes of a file, decompressed where it is gzipped, whatever its name ends in.
+
+    ``read1`` gives what there is before a damaged place; ``read`` may lose it.
+    """
     is_folder(path)
     try:
         with path.open("rb") as file:
             compressed = file.read(2) == GZIP
             file.seek(0)
-            yield cast(BinaryIO, gzip.GzipFile(fileobj=file)) if compressed else file
+            yield gzip.GzipFile(fileobj=file) if compressed else file
     except OSError as error:
         if isinstance(error, gzip.BadGzipFile):
             raise
@@ -65,7 +68,7 @@ def head(path: Path, size: int = 1 << 16) -> bytes:
     found = b""
     try:
         with opened(path) as stream:
-            while len(found) < size and (more := stream.read(min(size - len(found), 4096))):
+            while len(found) < size and (more := stream.read1(size - len(found))):
                 found += more
     except CUT_SHORT:
         pass

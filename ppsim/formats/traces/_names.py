@@ -61,7 +61,9 @@ def pattern(text: str) -> Namer:
     except (re.error, OverflowError, RecursionError) as error:
         raise FormatError(f"--name: not a regular expression: {error}") from None
     if "kind" not in found.groupindex:
-        raise FormatError("--name: needs a group called kind, as in '(?P<kind>fwd|bwd) s(?P<stage>\\d+) m(?P<microbatch>\\d+)'")
+        raise FormatError(
+            "--name: needs a group called kind, as in '(?P<kind>fwd|bwd) s(?P<stage>\\d+) m(?P<microbatch>\\d+)'"
+        )
     if unknown := sorted({*found.groupindex} - {"kind", "stage", "microbatch"}):
         raise FormatError(f"--name: unknown group '{unknown[0]}'; the groups are kind, stage, microbatch")
 
@@ -91,5 +93,7 @@ def _number(groups: dict[str, str | None], key: str, name: str) -> int:
     if text is None:
         return NONE
     if not (text.isdecimal() and len(text) < 8):
-        raise FormatError(f"--name: its group {key} finds '{printable(text[:40])}' in '{printable(name[:60])}', not a number")
+        raise FormatError(
+            f"--name: its group {key} finds '{printable(text[:40])}' in '{printable(name[:60])}', not a number"
+        )
     return int(text)

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from ppsim.engine.watch import Watch
 from ppsim.errors import FormatError
 from ppsim.formats.traces import _names
 from ppsim.formats.traces._events import Events
 from ppsim.formats.traces._files import label
 from ppsim.ops import Op
-from ppsim.engine.watch import Watch
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})", re.ASCII)
 _HOST, _DEVICE = "user_annotation", "gpu_user_annotation"
@@ -38,7 +38,7 @@ class Span:
 
 @dataclass
 class Profile:
-    """One file: spans by where they were recorded, the profiler's own steps, launches and kernels to tell device times."""
+    """One file: spans by where they were recorded, the profiler's own steps, and what tells device times."""
 
     path: Path
     header: dict[str, Any] = field(default_factory=dict)
@@ -176,8 +176,12 @@ def on_device(found: Profile) -> list[Span]:
                 nth[span.ops, span.tid] += 1
                 key = (span.ops, "nth", nth[span.ops, span.tid])
             one = merged.get(key)
-            merged[key] = span if one is None else Span(
-                span.ops, span.pid, "device", min(one.start, span.start), max(one.end, span.end), span.external
+            merged[key] = (
+                span
+                if one is None
+                else Span(
+                    span.ops, span.pid, "device", min(one.start, span.start), max(one.end, span.end), span.external
+                )
             )
         return list(merged.values())
     if not len(found.kernel[0]):

@@ -1,9 +1,10 @@
 """PyTorch's profiler (kineto): traces of ``torch.profiler``, one file per rank, a folder of them, or one of them all.
 
-The spans are those of PyTorch's multi-stage runtime (``PP:2F0``, ``PP:1RECV_F0``, ``PP:0REDUCE_GRAD``; the names repeat every
-step), of its single-stage schedules (``Forward 3``), or what ``--name`` finds. Where a device did the work, the host's span
-is only the launch: the device's annotation counts, else the kernels that the span launched, else the device's time is not
-known. On a CPU the span of an op includes the wait for its input, which is taken off where the receive was recorded.
+The spans are those of PyTorch's multi-stage runtime (``PP:2F0``, ``PP:1RECV_F0``, ``PP:0REDUCE_GRAD``; the names repeat
+every step), of its single-stage schedules (``Forward 3``), or what ``--name`` finds. Where a device did the work, the
+host's span is only the launch: the device's annotation counts, else the kernels that the span launched, else the
+device's time isn't known. On a CPU an op's span includes the wait for its input, which is taken off where the receive
+was recorded.
 Source: torch/distributed/pipelining/schedules.py and torch/profiler (PyTorch 2.13); pytorch/kineto, output_json.cpp.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from ppsim.analysis.measured.table import Label, Measured, Rows
+from ppsim.engine.watch import Watch
 from ppsim.errors import FormatError, printable
 from ppsim.formats.base import file_format
 from ppsim.formats.traces import _names
@@ -26,7 +28,6 @@ from ppsim.formats.traces._files import label
 from ppsim.formats.traces._spans import Profile, Span, on_device, profile
 from ppsim.formats.traces._steps import aligned, by_profiler, by_repetition
 from ppsim.ops import COMPUTE, NONE, Kind, Op
-from ppsim.engine.watch import Watch
 
 LABELS = tuple(Label(kind.name, kind, scope_of(kind)) for kind in Kind)
 _RECEIVES = (Kind.RECV_F, Kind.RECV_B)
@@ -47,16 +48,20 @@ class _Worker:
     arrivals: list[tuple[float, float]] = field(default_factory=list)
 
 
-@file_format("kineto", does="trace", what="PyTorch profiler's traces, one or a folder with one per rank, .json or .json.gz")
+@file_format(
+    "kineto", does="trace", what="PyTorch profiler's traces, one or a folder with one per rank, .json or .json.gz"
+)
 def read(paths: Sequence[Path], name: str | None = None, watch: Watch | None = None) -> Measured:
     """The traces of a job's ranks as a Measured. Raises FormatError where no pipeline is in them."""
     own = _names.pattern(name) if name is not None else None
     missing: list[str] = ["bytes of messages", "memory"]
     notes: list[str] = []
     profiles = [profile(path, own, watch) for path in paths]
-    for each in profiles:
-        if each.broken:
-            notes.append(f"{each.path.name} ends before its end ({each.broken}); its first {each.events:,} events were read")
+    notes += [
+        f"{each.path.name} ends before its end ({each.broken}); its first {each.events:,} events were read"
+        for each in profiles
+        if each.broken
+    ]
     workers, device = _workers(profiles, notes, missing)
     if not workers:
         raise FormatError("\n".join(_nothing(profiles, name is not None, notes)))
@@ -120,7 +125,9 @@ def _workers(profiles: Sequence[Profile], notes: list[str], missing: list[str]) 
             several = f", process {printable(str(pid))[:20]}" if len(by_process) > 1 else ""
             rank = each.rank if len(by_process) == 1 else None
             called = f"rank {rank}" if rank is not None else f"{each.path.name}{several}"
-            workers.append(_Worker(called, sorted(mine, key=lambda s: (s.start, s.end)), rank, frozenset(), each.base_ns))
+            workers.append(
+                _Worker(called, sorted(mine, key=lambda s: (s.start, s.end)), rank, frozenset(), each.base_ns)
+            )
             workers[-1].arrivals = sorted((s, e) for p, s, e in each.arrivals if len(by_process) == 1 or p == pid)
             workers[-1].numbers = by_profiler(workers[-1].spans, each.steps) or []
         if not by_process and len(profiles) > 1:
@@ -132,27 +139,39 @@ def _workers(profiles: Sequence[Profile], notes: list[str], missing: list[str]) 
 
 def _nothing(profiles: Sequence[Profile], named: bool, notes: list[str]) -> list[str]:
     """What there is where no pipeline is."""
-    lines = [f"{label(profiles[0].path if len(profiles) == 1 else profiles[0].path.parent)}: no pipeline in it: "
-             + ("no span that --name finds" if named else "no span called as PyTorch's runtime calls them (PP:2F0), and no --name given")]
+    lines = [
+        f"{label(profiles[0].path if len(profiles) == 1 else profiles[0].path.parent)}: no pipeline in it: "
+        + (
+            "no span that --name finds"
+            if named
+            else "no span called as PyTorch's runtime calls them (PP:2F0), and no --name given"
+        )
+    ]
     for each in profiles[:4]:
         rank = f"rank {each.rank}" if each.rank is not None else "no rank in it"
         kinds = ", ".join(f"{count} {printable(kind)[:30]}" for kind, count in each.categories.most_common(5))
         lines.append(f"  {each.path.name}: {rank}; {each.events:,} events ({kinds or 'no spans'})")
         if each.send_recv_kernels:
-            what = " beside all-to-alls: those are their sends and receives, not a pipeline's" if each.all_to_all else ""
+            what = (
+                " beside all-to-alls: those are their sends and receives, not a pipeline's" if each.all_to_all else ""
+            )
             lines.append(f"  {each.path.name}: {each.send_recv_kernels} SendRecv kernels{what}")
     return [*lines, *(f"  {note}" for note in notes)]
 
 
 def _stages(workers: list[_Worker], notes: list[str]) -> None:
     """Give spans that name no stage their worker's: one stage per rank, in the order of ranks."""
-    if not all(op.stage != NONE for worker in workers for span in worker.spans for op in span.ops if op.kind in COMPUTE):
+    if not all(
+        op.stage != NONE for worker in workers for span in worker.spans for op in span.ops if op.kind in COMPUTE
+    ):
         if any(worker.rank is None for worker in workers) and len(workers) > 1:
             notes.append("files that name no rank are taken in the order of their names, one stage each")
         workers.sort(key=lambda worker: (worker.rank is None, worker.rank or 0, _natural(worker.name)))
         for stage, worker in enumerate(workers):
             worker.spans = [_with_stage(span, stage) for span in worker.spans]
-    if any(op.microbatch == NONE for worker in workers for span in worker.spans for op in span.ops if op.kind in COMPUTE):
+    if any(
+        op.microbatch == NONE for worker in workers for span in worker.spans for op in span.ops if op.kind in COMPUTE
+    ):
         raise FormatError(
             "--name: its group microbatch is missing or empty: without it, ops of one stage can't be told apart"
         )
@@ -185,7 +204,9 @@ def _into_steps(workers: list[_Worker], notes: list[str]) -> None:
         for worker in workers
     ]  # fmt: skip
     if len({len(each) for each in starts}) > 1:
-        notes.append("the ranks' traces hold different numbers of steps; those that lie nearest in time are taken together")
+        notes.append(
+            "the ranks' traces hold different numbers of steps; those that lie nearest in time are taken together"
+        )
         for worker, skip in zip(workers, aligned(starts), strict=True):
             worker.step = [step - skip if step >= skip else -1 for step in worker.step]
 
@@ -228,11 +249,12 @@ def _rows(workers: list[_Worker], places: list[tuple[int, int]], inside: bool) -
                     began, ended = (start, max(at, start)) if op.kind in _RECEIVES else (min(max(start, at), end), end)
                 table.append((replica, step, rank, int(op.kind), op.stage, op.microbatch, began, ended, group))
     columns = np.array(table, np.int64).reshape(-1, 9)
-    steps, step = np.unique(columns[:, 1], return_inverse=True)
-    columns[:, 1] = step.reshape(-1)
-    narrow = [columns[:, i].astype(np.int32) for i in range(6)]
-    rows = Rows(*narrow, columns[:, 6].copy(), columns[:, 7].copy(), columns[:, 8].astype(np.int32))
-    return rows.sorted(), tuple(steps.tolist())
+    numbers, places_of = np.unique(columns[:, 1], return_inverse=True)
+    columns[:, 1] = places_of.reshape(-1)
+    replicas, steps, ranks, labels, stages, microbatches, groups = columns[:, [0, 1, 2, 3, 4, 5, 8]].T.astype(np.int32)
+    times = columns[:, 6].copy(), columns[:, 7].copy()
+    rows = Rows(replicas, steps, ranks, labels, stages, microbatches, *times, groups)
+    return rows.sorted(), tuple(numbers.tolist())
 
 
 def _arrivals(worker: _Worker) -> dict[tuple[int, int, int, int], float]:

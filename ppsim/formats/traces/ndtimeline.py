@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ppsim.analysis.measured.table import Label, Measured, Rows, Scope
+from ppsim.analysis.measured.table import Flags, Label, Measured, Rows, Scope
 from ppsim.errors import FormatError, printable
 from ppsim.formats.base import file_format
 from ppsim.formats.traces._assemble import matched, numbered, small, to_ns
@@ -35,126 +36,133 @@ LABELS = (
     Label("optimizer", Kind.OPTIM, Scope.ALONE),
     Label("gc", None, Scope.ALONE),
 )
-COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "mc", "mb_id", "gmc")
+_COMPUTES = 2
+"""The first labels are the compute ops."""
+_TIMES = ("start_ts", "duration")
+_NUMBERS = ("dp_rank", "stage", "rank", "step", "mc", "mb_id", "gmc")
 _SIZES = ("dp_size", "pp_size", "tp_size", "vpp_size", "world_size")
+Columns = dict[str, NDArray[Any]]
 
 
 @file_format("ndtimeline", does="trace", what="NDTimeline's Parquet table, with meta-X.yaml beside trace-X.parquet")
 def read(path: Path) -> Measured:
     """A table as a Measured. Raises FormatError where it isn't one."""
-    missing: list[str] = []
-    notes: list[str] = []
+    where = label(path)
+    missing, notes = ["bytes of messages", "memory"], list[str]()
     sizes = _meta(path, missing)
     column = _columns(path)
-    where = label(path)
-    known, of_label = _labels(column.pop("optype"), notes, where)
-    numbers = {name: small(column[name], f"{where}: {name}", -1)[known] for name in ("mc", "mb_id", "gmc")}
-    replica, ranks_of_replicas = numbered(small(column["dp_rank"], f"{where}: dp_rank"), "replica", sizes.get("dp_size"), missing)
-    rank, ranks = numbered(small(column["stage"], f"{where}: stage"), "rank", sizes.get("pp_size"), missing)
-    start = to_ns(column["start_ts"], 1e9, f"{where}: start_ts")
-    length = to_ns(column["duration"], 1e9, f"{where}: duration")
-    if len(length) and length.min() < 0:
-        raise FormatError(f"{where}: duration: row {int(np.argmin(length)) + 1} is negative")
-    steps, step = np.unique(column["step"], return_inverse=True)
-    worker = _one_worker_each(column["rank"], replica, rank, notes)
-    use = known & worker
-    keep = worker[known]
-    stage = np.where(numbers["gmc"] != NONE, numbers["gmc"], NONE)
-    chunk_known = (stage == NONE) & (numbers["mc"] != NONE)
-    stage = np.where(chunk_known, numbers["mc"] * ranks + rank[known], stage).astype(np.int32)
-    rows = Rows(
-        replica[use], step.reshape(-1)[use].astype(np.int32), rank[use], of_label[keep], stage[keep],
-        numbers["mb_id"][keep], start[use], (start + length)[use], np.full(int(use.sum()), NONE, np.int32),
-    ).sorted()  # fmt: skip
-    compute = rows.label < 2
+    clock = float(np.spacing(np.abs(column["start_ts"]).max(initial=0)))
+    column = _one_worker_each(_known(column, notes), notes)
+    replicas = numbered(small(column["dp_rank"], f"{where}: dp_rank"), "replica", sizes.get("dp_size"), missing)
+    ranks = numbered(small(column["stage"], f"{where}: stage"), "rank", sizes.get("pp_size"), missing)
+    rows, steps = _rows(column, ranks, where)
+    compute = rows.label < _COMPUTES
     if not np.any(compute):
         raise FormatError(f"{where}: has no forward-compute and no backward-compute: no pipeline to see")
     if np.any((rows.stage[compute] == NONE) | (rows.microbatch[compute] == NONE)):
         raise FormatError(f"{where}: a compute op lacks its gmc or its mb_id")
-    rows.microbatch[rows.label == len(LABELS) - 1] = NONE
-    stages = max(int(rows.stage[compute].max()) + 1, ranks * (sizes.get("vpp_size") or 1))
+    stages = max(int(rows.stage[compute].max()) + 1, ranks * sizes.get("vpp_size", 1))
+    microbatches = int(rows.microbatch[compute].max()) + 1
     rows, lost = matched(rows, LABELS, stages)
-    names = _names(column["rank"][use], replica[use], rank[use], (ranks_of_replicas, ranks))
     return Measured(
         format="ndtimeline",
         source=str(path),
         labels=LABELS,
         rows=rows,
         ranks=ranks,
-        replicas=ranks_of_replicas,
+        replicas=replicas,
         stages=stages,
-        microbatches=int(rows.microbatch[rows.label < 2].max()) + 1,
-        steps=tuple(int(number) for number in steps),
-        names=names,
+        microbatches=microbatches,
+        steps=steps,
+        names=_names(column, (replicas, ranks)),
         tensor_parallel=sizes.get("tp_size"),
-        missing=(*missing, "bytes of messages", "memory"),
+        missing=tuple(missing),
         notes=(*notes, *lost),
-        clock_ns=float(np.spacing(np.float32(np.abs(column["start_ts"]).max(initial=0)))) * 1e9,
+        clock_ns=clock * 1e9,
     )
 
 
-def _columns(path: Path) -> dict[str, np.ndarray]:
+def _rows(column: Columns, ranks: int, where: str) -> tuple[Rows, tuple[int, ...]]:
+    """The table's rows, without the messages' stages, and the numbers of its steps."""
+    chunk, microbatch, stage = (small(column[name], f"{where}: {name}", NONE) for name in ("mc", "mb_id", "gmc"))
+    start, length = (to_ns(column[name], 1e9, f"{where}: {name}") for name in _TIMES)
+    if len(length) and int(length.min()) < 0:
+        raise FormatError(f"{where}: duration: the {int(np.argmin(length)) + 1}th is negative")
+    steps, step = np.unique(column["step"], return_inverse=True)
+    rank = column["stage"].astype(np.int32)
+    of_chunk = (stage == NONE) & (chunk != NONE)
+    stage = np.where(of_chunk, chunk * ranks + rank, stage).astype(np.int32)
+    of_compute = column["label"] < _COMPUTES  # others have numbers there that mean nothing
+    rows = Rows(
+        column["dp_rank"].astype(np.int32), step.reshape(-1).astype(np.int32), rank, column["label"], stage,
+        np.where(of_compute, microbatch, NONE).astype(np.int32), start, start + length,
+        np.full(len(start), NONE, np.int32),
+    )  # fmt: skip
+    return rows.sorted(), tuple(int(number) for number in steps)
+
+
+def _columns(path: Path) -> Columns:
+    """The table, column by column. Raises FormatError where it can't be read or lacks some."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise FormatError(f"{label(path)}: a Parquet file; reading it needs pyarrow: pip install 'ppsim[parquet]'") from None
+        how = "pip install 'ppsim[parquet]'"
+        raise FormatError(f"{label(path)}: a Parquet file; reading it needs pyarrow: {how}") from None
+    wanted = ("optype", *_TIMES, *_NUMBERS)
     try:
         file = pq.ParquetFile(path)
         names = file.schema_arrow.names
-        if absent := [name for name in COLUMNS if name not in names]:
-            raise FormatError(
-                f"{label(path)}: not an NDTimeline table: lacks the column{'s' if len(absent) > 1 else ''} "
-                f"{', '.join(absent)}; has {printable(', '.join(map(str, names))[:200])}"
-            )
-        table = file.read(columns=list(COLUMNS))
-        found = {name: table.column(name).combine_chunks() for name in COLUMNS}
-    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
+        if absent := [name for name in wanted if name not in names]:
+            has = printable(", ".join(map(str, names))[:200])
+            raise FormatError(f"{label(path)}: not an NDTimeline table: lacks {', '.join(absent)}; has {has}")
+        table = file.read(columns=list(wanted))
+        if not table.num_rows:
+            raise FormatError(f"{label(path)}: has no rows")
+        out: Columns = {}
+        for name in wanted:
+            array = table.column(name).combine_chunks()
+            if array.null_count:
+                raise FormatError(f"{label(path)}: {name}: {array.null_count} empty values")
+            out[name] = np.asarray(array.to_pylist(), object) if name == "optype" else array.to_numpy(False)
+            if name != "optype" and out[name].dtype.kind not in ("f" if name in _TIMES else "iu"):
+                raise FormatError(f"{label(path)}: {name}: must hold numbers, not {array.type}")
+    except (pa.ArrowException, OSError, ValueError, TypeError) as error:
         raise FormatError(f"{label(path)}: damaged Parquet: {printable(str(error))[:200]}") from None
-    if not table.num_rows:
-        raise FormatError(f"{label(path)}: has no rows")
-    out: dict[str, np.ndarray] = {}
-    for name, array in found.items():
-        if array.null_count:
-            raise FormatError(f"{label(path)}: {name}: {array.null_count} empty values")
-        try:
-            out[name] = np.asarray(array.to_pylist(), object) if name == "optype" else array.to_numpy(zero_copy_only=False)
-        except (pa.ArrowException, ValueError, UnicodeDecodeError) as error:
-            raise FormatError(f"{label(path)}: {name}: {printable(str(error))[:200]}") from None
-        if name != "optype" and out[name].dtype.kind not in ("f" if name in ("start_ts", "duration") else "iu"):
-            raise FormatError(f"{label(path)}: {name}: must hold numbers, not {array.type}")
     return out
 
 
-def _labels(optype: np.ndarray, notes: list[str], where: str) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows are of a known kind, and the number of its label for those."""
+def _known(column: Columns, notes: list[str]) -> Columns:
+    """Rows of a known kind, with its label's number as a column of their own."""
     number = {each.name: i for i, each in enumerate(LABELS)}
-    of = np.array([number.get(name, NONE) for name in optype.tolist()], np.int32)
+    of = np.array([number.get(name, NONE) for name in column["optype"].tolist()], np.int32)
     known = of != NONE
     if not np.all(known):
-        others = sorted({str(name) for name in optype[~known].tolist()})
-        notes.append(f"{int((~known).sum())} rows of unknown optype were left out: {printable(', '.join(others)[:120])}")
-    return known, of[known]
+        others = printable(", ".join(sorted({str(name) for name in column["optype"][~known].tolist()}))[:120])
+        notes.append(f"{int((~known).sum())} rows of unknown optype were left out: {others}")
+    rest = {name: values[known] for name, values in column.items() if name != "optype"}
+    return {**rest, "label": of[known]}
 
 
-def _one_worker_each(worker: np.ndarray, replica: np.ndarray, rank: np.ndarray, notes: list[str]) -> np.ndarray:
+def _one_worker_each(column: Columns, notes: list[str]) -> Columns:
     """Rows of the first worker of each replica and rank: tensor-parallel ranks do the same at the same time."""
-    place = replica.astype(np.int64) * (int(rank.max(initial=0)) + 1) + rank
-    order = np.lexsort((worker, place))
-    first = np.zeros(int(place.max(initial=0)) + 1, np.int64)
-    heads = np.unique(place[order], return_index=True)
-    first[heads[0]] = worker[order][heads[1]]
-    mine = worker == first[place]
-    if not np.all(mine):
-        notes.append("of several tensor-parallel workers per stage and replica the first one was taken")
-    kept: np.ndarray = mine
-    return kept
+    place = np.stack([column["dp_rank"], column["stage"]]).astype(np.int64)
+    _, where = np.unique(place, axis=1, return_inverse=True)
+    where = where.reshape(-1)
+    first = np.full(int(where.max(initial=-1)) + 1, np.iinfo(np.int64).max)
+    np.minimum.at(first, where, column["rank"].astype(np.int64))
+    mine: Flags = column["rank"] == first[where]
+    if np.all(mine):
+        return column
+    notes.append("of several tensor-parallel workers per stage and replica the first one was taken")
+    return {name: values[mine] for name, values in column.items()}
 
 
-def _names(worker: np.ndarray, replica: np.ndarray, rank: np.ndarray, shape: tuple[int, int]) -> tuple[tuple[str, ...], ...]:
+def _names(column: Columns, shape: tuple[int, int]) -> tuple[tuple[str, ...], ...]:
     names = [["" for _ in range(shape[1])] for _ in range(shape[0])]
-    for d, r, w in np.unique(np.stack([replica, rank, worker]), axis=1).T.tolist():
-        names[d][r] = f"rank {w}"
+    workers = np.unique(np.stack([column[name].astype(np.int64) for name in ("dp_rank", "stage", "rank")]), axis=1)
+    for replica, rank, worker in workers.T.tolist():
+        names[replica][rank] = f"rank {worker}"
     return tuple(map(tuple, names))
 
 
@@ -169,15 +177,20 @@ def _meta(path: Path, missing: list[str]) -> dict[str, int]:
         return {}
     try:
         found: Any = YAML(typ="safe").load(whole(beside, "sizes", 1 << 20))
-    except (YAMLError, ValueError) as error:
-        raise FormatError(f"{label(beside)}: {printable(str(error).splitlines()[0])}") from None
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise FormatError(f"{label(beside)}: {printable(str(error).splitlines()[0])[:200]}") from None
     if not isinstance(found, dict):
         raise FormatError(f"{label(beside)}: must be a mapping with pp_size, dp_size, …")
     sizes: dict[str, int] = {}
     for key in _SIZES:
-        if (value := found.get(key)) is None:
+        value = found.get(key)
+        if value is None:
             continue
         if type(value) is not int or not 1 <= value <= 10**6:
-            raise FormatError(f"{label(beside)}: {key}: must be a whole number from 1, not {printable(str(value)[:40])}")
+            raise FormatError(f"{label(beside)}: {key}: must be a whole number from 1, not {_text(value)}")
         sizes[key] = value
     return sizes
+
+
+def _text(value: object) -> str:
+    return printable(str(value)[:40])

@@ -1,8 +1,8 @@
 """Primus' dump of pipeline times (``dump_pp_data``): ``pp_rank_N.json`` per rank, ``config.json`` beside them.
 
-Per iteration: start and end of every forward and backward in ms (CUDA events, the same clock on all ranks), in the order
-in which they ran, the iteration's ``total`` and the peak of reserved memory in GiB. With virtual stages the lists hold
-microbatches times stages; ``fwd_chunk`` and ``fwd_minibatch`` say which is which, else it is Megatron's order.
+Per iteration: start and end of every forward and backward in ms (CUDA events, the same clock on all ranks), in the
+order in which they ran, the iteration's ``total`` and the peak of reserved memory in GiB. With virtual stages the lists
+hold microbatches times stages; ``fwd_chunk`` and ``fwd_minibatch`` say which is which, else it is Megatron's order.
 Source: AMD-AGI/Primus, tools/visualization/pp_vis/vis.py.
 """
 
@@ -102,7 +102,9 @@ def _sizes(path: Path) -> _Sizes:
     def size(*names: str, default: int | None = None) -> int:
         value = next((found[name] for name in names if found.get(name) is not None), default)
         if type(value) is not int or not 1 <= value <= 10**6:
-            raise FormatError(f"{label(path)}: {names[0]}: must be a whole number from 1, not {printable(str(value)[:40])}")
+            raise FormatError(
+                f"{label(path)}: {names[0]}: must be a whole number from 1, not {printable(str(value)[:40])}"
+            )
         return value
 
     ranks, chunks = size("pp_size"), size("vp_size", "vpp_size", default=1)
