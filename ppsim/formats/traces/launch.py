@@ -10,23 +10,20 @@ from ruamel.yaml import YAML
 from ppsim.analysis.measured.settings import Known
 from ppsim.config.experiment import Experiment
 from ppsim.formats.megatron import convert
-from ppsim.formats.megatron.arguments import Arguments
-from ppsim.formats.megatron.settings import Reader
 
-_ANY = Fraction(1, 1000)
+_LAYER = Fraction(1, 1000)
+"""Seconds of a layer's forward, so that a stage's tells its layers."""
 
 
 def known(text: str, label: str) -> Known:
     """The sizes in a Megatron launch script's text. Raises FormatError, a line for each mistake."""
-    experiment = Experiment(**YAML(typ="safe").load(StringIO(convert(text, label).text)))
-    reader = Reader(Arguments(text, {}), None)
-    reader.settings(_ANY, _ANY)
-    message = experiment.problem().costs.message[0]
-    pipeline = experiment.pipeline
+    made = convert(text, label, forward=_LAYER, backward=_LAYER)
+    experiment = Experiment(**YAML(typ="safe").load(StringIO(made.text)))
+    costs = experiment.problem().costs
     return Known(
-        message_bytes=round(message) or None,
-        layers=sum(reader.split.layers) if reader.split is not None else None,
-        micro_batch_size=pipeline.micro_batch_size,
+        message_bytes=round(costs.message[0]) or None,
+        layers=int(sum(costs.forward, Fraction(0)) / _LAYER),
+        micro_batch_size=experiment.pipeline.micro_batch_size,
+        ranks=experiment.pipeline.ranks,
         source=label,
-        ranks=pipeline.ranks,
     )
