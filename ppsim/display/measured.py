@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ppsim._words import percent, seconds, size
 from ppsim.display.console import table_of
-from ppsim.display.words import percent, seconds, size
 from ppsim.errors import printable
 
 if TYPE_CHECKING:
