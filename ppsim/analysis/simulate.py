@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ def simulate(
     watch = watch or Watch()
     experiment = _under(experiment, schedule)
     problem = replace(experiment.problem(), compiled=engine == "compiled")
-    found, samples = list(notices(experiment, problem)), experiment.samples_per_step
+    found = list(notices(experiment, problem))
     spec = specify(experiment, problem)
     orders = _checked_orders(experiment.schedule, problem)
     watch.at("plan")
@@ -45,8 +46,8 @@ def simulate(
     except DeadlockError as deadlock:
         raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
     watch.at("metrics")
-    executed = Run(plan, timeline, problem, SIMULATED, samples)
-    found += [*plan.notices, *_unused(experiment, plan), *too_much(executed)]
+    executed = _executed(experiment, problem, Run(plan, timeline, problem, SIMULATED))
+    found += [*plan.notices, *_unused(experiment, problem, plan), *too_much(executed)]
     spread = _spread(experiment, executed, engine)
     return Result(experiment, problem, orders, executed, engine_name, tuple(dict.fromkeys(found)), spread)
 
@@ -73,7 +74,7 @@ def _checked_orders(schedule: Schedule, problem: Problem) -> CheckedOrders:
     return check(orders, problem, schedule.label, schedule.place)
 
 
-def _unused(experiment: Experiment, plan: Plan) -> Iterator[Notice]:
+def _unused(experiment: Experiment, problem: Problem, plan: Plan) -> Iterator[Notice]:
     """What the config says of links that nothing is sent over, and of fused pairs where there are none."""
     links = experiment.cluster.links if experiment.cluster is not None else []
     used = np.zeros(len(plan.routes.src), bool)
@@ -85,7 +86,7 @@ def _unused(experiment: Experiment, plan: Plan) -> Iterator[Notice]:
             a, b = link.ranks
             why = f"ranks {a} and {b} send each other nothing"
             yield Notice("no_effect", f"cluster.links.{index}", f"has no effect: {why}")
-    if experiment.costs.overlapped is not None and not np.any(plan.ops.group != NONE):
+    if problem.costs.overlapped is not None and not np.any(plan.ops.group != NONE):
         yield Notice("no_effect", "costs.overlapped", "has no effect: the order has no fused pairs")
 
 
@@ -98,6 +99,20 @@ def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, A
         return scalars(replace(nominal, plan=plan, timeline=run(plan, engine)[0], _made={}))
 
     return repeats(nominal.plan, experiment.uncertainty, measure)
+
+
+def _executed(experiment: Experiment, problem: Problem, run: Run) -> Run:
+    """The run with what is known of its samples, tokens and operations."""
+    samples, tokens, peak = experiment.samples_per_step, experiment.tokens_per_sample, experiment.peak_flops
+    per_microbatch = sum(problem.costs.flops, Fraction(0))
+    passes = 3 if experiment.schedule.trains else 1  # a backward computes twice what its forward does
+    return replace(
+        run,
+        samples_per_step=samples,
+        tokens_per_step=samples * tokens if samples is not None and tokens is not None else None,
+        flops_per_step=round(passes * per_microbatch * problem.microbatches) if problem.costs.flops else None,
+        peak_flops=None if peak is None else round(peak * problem.ranks),
+    )
 
 
 def _causes(experiment: Experiment, problem: Problem) -> Iterator[str]:

@@ -28,7 +28,7 @@ from ppsim.config.pipeline import Pipeline
 from ppsim.config.runtime import Runtime, RuntimeField, expanded
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
-from ppsim.costs import GivenCosts
+from ppsim.costs import KINDS, AnyCosts, CostsField, Setting, TransformerCosts
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
 from ppsim.ops.placement import Placement
@@ -95,7 +95,7 @@ class Experiment(Model):
     """The schedule: its name, or {name: …} with its settings."""
     pipeline: Pipeline
     """Sizes of the pipeline and what happens around its ops."""
-    costs: GivenCosts
+    costs: CostsField
     """What an op takes, sends and holds."""
     cluster: Cluster | None = None
     """Devices and links (default: free links and no limit of memory)."""
@@ -132,11 +132,9 @@ class Experiment(Model):
         """Which stages each rank holds."""
         return self.schedule.placement(self.pipeline.ranks)
 
-    @property
-    def micro_batch_scale(self) -> Fraction:
-        """The micro-batch size over the one at which the costs were measured."""
-        size, measured = self.pipeline.micro_batch_size, self.costs.micro_batch_size
-        return Fraction(size, measured) if size is not None and measured is not None else Fraction(1)
+    def setting(self, schedule: Schedule | None = None) -> Setting:
+        """What costs depend on beside their own settings."""
+        return _setting(schedule or self.schedule, self.pipeline, self.cluster)
 
     def files(self) -> dict[str, Path]:
         """The files that the config names, by the name under which a run keeps a copy."""
@@ -149,7 +147,21 @@ class Experiment(Model):
         if pipeline.global_batch is not None:
             return pipeline.global_batch
         size = pipeline.micro_batch_size
+        if size is None and isinstance(self.costs, TransformerCosts):
+            size = 1
         return None if size is None else size * pipeline.microbatches * pipeline.data_parallel
+
+    @property
+    def tokens_per_sample(self) -> int | None:
+        """Tokens of a sequence, where costs follow from a model."""
+        return self.costs.tokens if isinstance(self.costs, TransformerCosts) else None
+
+    @property
+    def peak_flops(self) -> Fraction | None:
+        """The device's peak rate in the type of a model's products."""
+        if self.cluster is None or not isinstance(self.costs, TransformerCosts):
+            return None
+        return self.cluster.device.peak(self.costs.product_type)
 
     def topology(self) -> Topology:
         """The cluster with this pipeline's ranks on it."""
@@ -170,8 +182,8 @@ class Experiment(Model):
     def problem(self) -> Problem:
         """Sizes and stage costs."""
         schedule = self.schedule
-        placement, slices = schedule.placement(self.pipeline.ranks), schedule.cut()
-        costs = self.costs.stage_costs(placement, self.micro_batch_scale / len(slices))
+        setting, slices = self.setting(), schedule.cut()
+        placement, costs = setting.placement, self.costs.stage_costs(setting)
         topology = self.topology()
         return Problem(
             ranks=self.pipeline.ranks,
@@ -187,6 +199,21 @@ class Experiment(Model):
             op_overhead=self.runtime.op_overhead,
             room=self.cluster.device.memory if self.cluster is not None and self.pipeline.recompute == "none" else None,
         )
+
+
+def _setting(schedule: Schedule, pipeline: Pipeline, cluster: Cluster | None) -> Setting:
+    """What costs depend on beside their own settings."""
+    placement = schedule.placement(pipeline.ranks)
+    return Setting(
+        placement=placement,
+        cluster=cluster or Cluster(),
+        micro_batch=pipeline.micro_batch_size,
+        parts=len(schedule.cut()),
+        data_parallel=pipeline.data_parallel,
+        recompute=tuple(pipeline.recomputed(stage) for stage in range(placement.stages)),
+        layer_by_layer=pipeline.recompute_when == "late",
+        trains=schedule.trains,
+    )
 
 
 def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
@@ -210,13 +237,19 @@ def _with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _validated(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Those sections by themselves, so that a mistake in one doesn't hide what is wrong between others."""
     models: dict[str, type[Model]] = {
-        "pipeline": Pipeline, "costs": GivenCosts, "cluster": Cluster, "sweep": Sweep,
+        "pipeline": Pipeline, "costs": _kind_of(settings.get("costs")), "cluster": Cluster, "sweep": Sweep,
         "uncertainty": Uncertainty,
     }  # fmt: skip
     parts = {key: model.model_validate(settings[key]) for key, model in models.items() if settings.get(key) is not None}
     if "schedule" in settings:
         parts["schedule"] = _ONE_SCHEDULE.validate_python(settings["schedule"])
     return parts
+
+
+def _kind_of(costs: Any) -> type[Model]:
+    """The model of costs of that kind."""
+    kind = costs.get("kind", "given") if isinstance(costs, Mapping) else getattr(costs, "kind", "given")
+    return KINDS[kind]
 
 
 _ONE_SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(ScheduleField)
@@ -253,13 +286,13 @@ def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
         if not illegal:
             yield from (Mistake(("schedule",), text) for text in misplaced)
         return
-    yield from (under("pipeline", key, text) for key, text in pipeline.problems(placement.stages))
+    missized = [under("pipeline", key, text) for key, text in pipeline.problems(placement.stages)]
+    yield from missized
     runtime = parts.get("runtime")
     if isinstance(runtime, Runtime) and not illegal:
         yield from (Mistake(tuple(key.split(".")), text) for key, text in combinations(schedule, pipeline, runtime))
-    if isinstance(costs, GivenCosts):
-        wrong = [under("costs", key, text) for key, text in costs.problems(placement, schedule.trains)]
-        yield from wrong
-        if not wrong:
-            per_stage = costs.stage_costs(placement)
-            yield from (under("costs", key, text) for key, text in costs.cross_problems(per_stage))
+    if isinstance(costs, AnyCosts):
+        cluster = cluster if isinstance(cluster, Cluster) else Cluster()
+        bare = Setting(placement, cluster, trains=schedule.trains)
+        setting = bare if illegal or missized else _setting(schedule, pipeline, cluster)
+        yield from (under("costs", key, text) for key, text in costs.problems(setting))

@@ -123,11 +123,17 @@ def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
     here: list[type[BaseModel]] = [model]
     for part in loc:
         if isinstance(part, str) and part.startswith("<"):
-            named = [m for m in here if m.model_fields.get("name") and m.model_fields["name"].default == part[1:-1]]
+            named = [m for m in here if part[1:-1] in _names(m)]
             here = named or here
         elif isinstance(part, str):
             here = [m for parent in here if part in parent.model_fields for m in models_in(parent.model_fields[part])]
     return sorted({key for found in here for key in found.model_fields})
+
+
+def _names(model: type[BaseModel]) -> list[Any]:
+    """What a model of several alternatives is chosen by: its name, or its kind."""
+    found = (model.model_fields.get(key) for key in ("name", "kind"))
+    return [choice for field in found if field is not None for choice in (field.default, *get_args(field.annotation))]
 
 
 def models_in(field: Any) -> list[type[BaseModel]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ppsim.config.experiment import Experiment
+from ppsim.costs import GivenCosts
 from ppsim.costs.base import Values
 from ppsim.errors import Notice
 from ppsim.hardware import catalog
@@ -74,6 +75,7 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
 
 def _without_effect(experiment: Experiment) -> Iterator[Notice]:
     cluster, runtime, pipeline = experiment.cluster, experiment.runtime, experiment.pipeline
+    given = experiment.costs if isinstance(experiment.costs, GivenCosts) else None
     idle: list[tuple[str, str]] = []
     if pipeline.ranks == 1:
         if cluster is not None:
@@ -83,7 +85,7 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
                 if getattr(cluster, key) is not None and pipeline.data_parallel == 1
             ]
         idle += [("runtime.send", "one rank sends nothing")] if runtime.send != "overlapped" else []
-        idle += [("costs.message", "one rank sends nothing")] if experiment.costs.message != 0 else []
+        idle += [("costs.message", "one rank sends nothing")] if given is not None and given.message != 0 else []
     idle += [
         (f"cluster.links.{index}", "it says nothing about the pair's link")
         for index, pair in enumerate(cluster.links if cluster is not None else ())
@@ -92,7 +94,7 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
     idle += [
         (f"costs.{key}", "nothing is recomputed")
         for key in ("recompute", "stage_input")
-        if pipeline.recompute == "none" and getattr(experiment.costs, key) is not None
+        if given is not None and pipeline.recompute == "none" and getattr(given, key) is not None
     ]
     if runtime.eager_threshold and runtime.send != "rendezvous":
         idle.append(("runtime.eager_threshold", "it matters under send: rendezvous alone"))
@@ -100,7 +102,7 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
         idle.append(("pipeline.recompute_when", "nothing is recomputed"))
     if runtime.p2p == "fused" and pipeline.recompute != "none" and pipeline.recompute_when == "early":
         idle.append(("pipeline.recompute_when", "after a fused batch a recomputation has its gradient, too"))
-    if experiment.costs.micro_batch_size is not None and pipeline.micro_batch_size is None:
+    if given is not None and given.micro_batch_size is not None and pipeline.micro_batch_size is None:
         idle.append(("costs.micro_batch_size", "pipeline.micro_batch_size is not given"))
     for key, why in idle:
         yield Notice("no_effect", key, f"has no effect: {why}")

@@ -11,10 +11,8 @@ from pydantic import ConfigDict, Discriminator, Field, Tag, ValidationError, mod
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from ppsim._model import Model, OneOrMore, Whole, one_or_list
+from ppsim.costs.setting import Recompute
 from ppsim.units import Factor, Size
-
-Recompute = Literal["none", "full", "except_last"]
-
 
 Stages = Annotated[
     Annotated[Literal["all"], Tag("<one>")] | Annotated[list[Whole], Tag("<list>")], Discriminator(one_or_list)

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import Any
 
 from ppsim.ops import Kind
 
 Values = tuple[Fraction, ...]
+PER_MICROBATCH = (
+    "forward", "backward", "input_grad", "weight_grad", "recompute", "activation", "held_for_weight_grad",
+    "stage_input", "message", "rebuilt", "flops", "transient_forward", "transient_backward",
+)  # fmt: skip
+"""What grows with a microbatch's tokens."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,12 @@ class StageCosts:
     gradients: Values
     optimizer_state: Values
     optimizer: Values
+    rebuilt: Values = ()
+    """What is held of the activation while a stage is recomputed layer by layer (empty: all of it)."""
+    synced: Values = ()
+    """Bytes that gradient sync sums (empty: the gradients)."""
+    flops: Values = ()
+    """Floating-point operations of a forward that the model needs, on one device (empty: not known)."""
     transient_forward: Values = ()
     """What a forward (or its recomputation) needs beside what it keeps, while it runs (empty: nothing)."""
     transient_backward: Values = ()
@@ -52,6 +64,13 @@ class StageCosts:
         return replace(
             self, backward=none, input_grad=none, weight_grad=none, gradients=none, optimizer_state=none, optimizer=none
         )
+
+    def scaled(self, factor: Fraction) -> StageCosts:
+        """The costs of a part of a microbatch; what is held of the model stays, what bursts in an op shrinks."""
+        changed: dict[str, Any] = {key: tuple(v * factor for v in getattr(self, key)) for key in PER_MICROBATCH}
+        if self.overlapped is not None:
+            changed["overlapped"] = tuple(value * factor for value in self.overlapped)
+        return replace(self, **changed)
 
     def seconds(self, kind: Kind) -> Values:
         """The time of one kind of compute op, per stage."""

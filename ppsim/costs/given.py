@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from ppsim._model import Model, OneOrMore, Whole
 from ppsim.costs.base import StageCosts, Values
 from ppsim.costs.message import Message
-from ppsim.ops.placement import Placement
+from ppsim.costs.setting import Setting
+from ppsim.errors import did_you_mean, shown
 from ppsim.units import Size, Time, show
 
 ONE = Fraction(1)
+KINDS = ("given", "transformer")
+
+
+def _known_kind(value: object) -> object:
+    """Costs of no known kind are told so here, where all that aren't of another kind come by."""
+    if value not in KINDS:
+        hint = did_you_mean(value, KINDS) if isinstance(value, str) else ""
+        raise ValueError(f"{shown(value)} is not one of {', '.join(KINDS)}{hint}")
+    return value
 
 
 class GivenCosts(Model):
@@ -25,7 +35,7 @@ class GivenCosts(Model):
     ``message``, ``stage_input`` are never scaled by this.
     """
 
-    kind: Literal["given"] = "given"
+    kind: Annotated[Literal["given"], BeforeValidator(_known_kind)] = "given"
     per: Literal["rank", "model", "stage"] = "rank"
     """What a value stands for: a p-th of the model, the whole model, or one stage."""
     forward: OneOrMore[Time]
@@ -68,8 +78,23 @@ class GivenCosts(Model):
             if isinstance(value, list):
                 yield key, value
 
-    def problems(self, placement: Placement, trains: bool = True) -> Iterator[tuple[str, str]]:
+    def problems(self, setting: Setting) -> Iterator[tuple[str, str]]:
+        """(key, what is wrong) with these costs on these stages."""
+        found = list(self._lengths(setting))
+        yield from found
+        yield from self._selective(setting)
+        if not found:
+            yield from self._contradictions(self.stage_costs(setting))
+
+    def _selective(self, setting: Setting) -> Iterator[tuple[str, str]]:
+        if "selective" in setting.recompute:
+            for key, what in (("recompute", "how long it takes"), ("stage_input", "what is kept")):
+                if getattr(self, key) is None:
+                    yield key, f"missing; 'pipeline.recompute: selective' needs {what}, which costs from a model know"
+
+    def _lengths(self, setting: Setting) -> Iterator[tuple[str, str]]:
         """(key, what is wrong) with these costs on these stages; where nothing is learnt, no backward is due."""
+        placement, trains = setting.placement, setting.trains
         p, stages = placement.ranks, placement.stages
         per_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
         replicated = placement.replicated and placement.name != "bidirectional"
@@ -103,7 +128,7 @@ class GivenCosts(Model):
             key = "weight_grad" if self.weight_grad is None else "input_grad"
             yield key, "missing; a backward's two halves are given together, or neither"
 
-    def cross_problems(self, costs: StageCosts) -> Iterator[tuple[str, str]]:
+    def _contradictions(self, costs: StageCosts) -> Iterator[tuple[str, str]]:
         """Values that contradict each other, once they are per stage."""
         for stage in range(costs.stages):
             if self.stage_input is not None and costs.stage_input[stage] > costs.activation[stage]:
@@ -125,8 +150,14 @@ class GivenCosts(Model):
                     )
                     break
 
-    def stage_costs(self, placement: Placement, scale: Fraction = ONE) -> StageCosts:
-        """Costs per stage; ``scale`` is the micro-batch size over the one they were measured at."""
+    def scale(self, setting: Setting) -> Fraction:
+        """The micro-batch size over the one at which the costs were measured."""
+        size, measured = setting.micro_batch, self.micro_batch_size
+        return Fraction(size, measured) if size is not None and measured is not None else ONE
+
+    def stage_costs(self, setting: Setting) -> StageCosts:
+        """Costs per stage, of a slice of a microbatch where these are cut."""
+        placement, scale = setting.placement, self.scale(setting) / setting.parts
         p, stages = placement.ranks, placement.stages
         share = {"rank": Fraction(p, stages), "model": Fraction(1, stages), "stage": ONE}[self.per]
         by_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)

@@ -42,6 +42,8 @@ class Layer:
     optimizer_state: Fraction = ZERO
     optimizer: Fraction = ZERO
     """Seconds of its part of the optimizer step."""
+    synced: Fraction | None = None
+    """Bytes that gradient sync sums (default: the gradients)."""
     transient_forward: Fraction = ZERO
     """The most bytes that its forward needs beside what it keeps."""
     transient_backward: Fraction = ZERO
@@ -52,7 +54,7 @@ class Layer:
     """Share of its weights, gradients and optimizer state that it has from the model's first layer, on one stage."""
     parameters: int = 0
     """Parameters on this device."""
-    flops: int = 0
+    flops: Fraction = ZERO
     """Floating-point operations of its forward on this device, per microbatch, that a model needs (for MFU)."""
 
 
@@ -90,10 +92,13 @@ class LayerCosts:
             recompute=total("recompute"),
             activation=total("activation"),
             held_for_weight_grad=total("held_for_weight_grad"),
+            rebuilt=tuple(k + _largest_rest(held) for k, held in zip(kept, stages, strict=True)),
+            flops=total("flops"),
             stage_input=kept,
             message=tuple(_messages(stages)),
             weights=tuple(_held(held, "weights", self.layers[0]) for held in stages),
             gradients=tuple(gradients),
+            synced=tuple(_synced(held, self.layers[0]) for held in stages),
             optimizer_state=tuple(_held(held, "optimizer_state", self.layers[0]) for held in stages),
             optimizer=total("optimizer"),
             transient_forward=tuple(transient(held, "transient_forward") for held in stages),
@@ -113,6 +118,18 @@ def _held(held: Sequence[Layer], key: str, first: Layer) -> Fraction:
     """Bytes of weights, gradients or optimizer state; of tied layers on the first layer's stage they are there once."""
     whole = bool(held) and held[0] is first
     return sum((getattr(layer, key) * (1 - layer.tied if whole else 1) for layer in held), ZERO)
+
+
+def _synced(held: Sequence[Layer], first: Layer) -> Fraction:
+    """Bytes that gradient sync sums; tied weights' gradients once."""
+    whole = bool(held) and held[0] is first
+    each = ((layer, layer.gradients if layer.synced is None else layer.synced) for layer in held)
+    return sum((size * (1 - layer.tied if whole else 1) for layer, size in each), ZERO)
+
+
+def _largest_rest(held: Sequence[Layer]) -> Fraction:
+    """The most that a single layer doesn't keep where it is recomputed."""
+    return max((layer.activation - layer.kept for layer in held), default=ZERO)
 
 
 def _buffers(layers: Iterable[Layer]) -> Fraction:

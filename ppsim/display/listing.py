@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from ppsim import formats
+from ppsim.costs.transformer import TransformerModel, active_parameters, expand, parameters
 from ppsim.display.console import table_of
 from ppsim.hardware import catalog
 from ppsim.metrics import Metric
@@ -27,10 +29,12 @@ def rows(what: str) -> list[dict[str, Any]]:
         return [_metric(found) for scope in get_args(Scope) for found in of_scope(scope).values()]
     if what == "formats":
         return [{"format": f.name, "command": COMMANDS[f.does], "what": f.what} for f in formats.known()]
-    table = {"devices": catalog.devices, "links": catalog.links, "models": catalog.models}[what]()
+    if what == "models":
+        return [_model(name) for name in catalog.models()]
+    table = {"devices": catalog.devices, "links": catalog.links}[what]()
     columns = list(dict.fromkeys(key for row in table.values() for key in row if key not in {"source", "note"}))
     return [
-        {what[:-1]: name, **{key: row.get(key, "") for key in columns}, "source": row["source"]}
+        {what[:-1]: name, **{key: _cell(row.get(key, "")) for key in columns}, "source": row["source"]}
         for name, row in table.items()
     ]
 
@@ -41,6 +45,31 @@ def _metric(found: Metric) -> dict[str, Any]:
         "metric": found.name, "scope": found.scope, "unit": found.unit, "better": found.better or "", "needs": needs,
         "definition": found.definition,
     }  # fmt: skip
+
+
+def _cell(value: Any) -> Any:
+    """A value, or the values of a mapping, in a word."""
+    return ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, Mapping) else value
+
+
+def _model(name: str) -> dict[str, Any]:
+    """A model's sizes, and its parameters, which follow from them."""
+    model = TransformerModel.model_validate(expand(name))
+    whole, active = parameters(model), active_parameters(model)
+    experts = "" if model.experts is None else f"{model.top_k} of {model.experts}"
+    return {
+        "model": name,
+        "parameters": f"{whole / 1e9:.4g} B" + (f", {active / 1e9:.4g} B active" if active != whole else ""),
+        "layers": model.layers,
+        "hidden": model.hidden,
+        "heads": model.heads,
+        "kv_heads": model.groups if model.latent is None else "latent",
+        "ffn": model.width,
+        "experts": experts + (f" + {model.shared_experts}" if model.shared_experts else ""),
+        "vocabulary": model.vocabulary,
+        "sequence": model.sequence,
+        "source": catalog.row("model", name)["source"],
+    }
 
 
 def _schedule(name: str, schedule: type[Schedule]) -> dict[str, Any]:

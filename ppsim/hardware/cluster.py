@@ -48,14 +48,26 @@ def _from_catalog(kind: str, fields: tuple[str, ...], model: type[Model]) -> Bef
 
 
 class Device(Model):
-    """A device: its memory and peak compute; what isn't given isn't limited."""
+    """A device: its memory and its rates; memory that isn't given isn't limited, rates are then not known."""
 
     like: str | None = None
     """The row of the catalog that this is, or changes."""
     memory: Size | None = None
     """Its memory."""
     peak_flops: Rate | None = None
-    """Its peak rate, for MFU."""
+    """Its peak rate in `peak_dtype`, for MFU and for costs from a model."""
+    peak_dtype: str = "bf16"
+    """The data type of `peak_flops`."""
+    peaks: dict[str, Rate] = Field({})
+    """Peak rates in other data types, as in {fp8: 1979 TFLOP/s}."""
+    memory_bandwidth: PositiveBandwidth | None = None
+    """Of its own memory, for costs from a model."""
+
+    def peak(self, dtype: str) -> Fraction | None:
+        """The peak rate in a data type; 16-bit types have the same. None where it isn't known."""
+        same = {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16")}.get(dtype, (dtype,))
+        known = {**({self.peak_dtype: self.peak_flops} if self.peak_flops is not None else {}), **self.peaks}
+        return next((known[name] for name in same if name in known), None)
 
 
 class Link(Model):
@@ -100,8 +112,9 @@ class PairLink(Model):
 
 
 LINK_FIELDS = ("bandwidth", "latency", "overhead")
+DEVICE_FIELDS = ("memory", "peak_flops", "peak_dtype", "peaks", "memory_bandwidth")
 LinkField = Annotated[Link, _from_catalog("link", LINK_FIELDS, Link)]
-DeviceField = Annotated[Device, _from_catalog("device", ("memory", "peak_flops"), Device)]
+DeviceField = Annotated[Device, _from_catalog("device", DEVICE_FIELDS, Device)]
 
 
 Seats = Annotated[
@@ -119,6 +132,9 @@ class Cluster(Model):
     """How many nodes there are (default: as many as the ranks need)."""
     ranks_per_node: Whole | None = Field(None, ge=1)
     """Ranks on a node (default: all on one; one where only `inter_node` is named)."""
+    devices_per_node: Whole | None = Field(None, ge=1)
+    """Devices on a node, where a rank is several of them (tensor, context parallelism); groups that reach beyond a node
+    use the link between nodes."""
     ranks_per_nic: Whole = Field(1, ge=1)
     """Ranks of a node that share one NIC."""
     nvlink_domain: Whole | None = Field(None, ge=1)

@@ -18,7 +18,7 @@ SIMULATED: frozenset[Need] = frozenset({"dependencies", "costs", "memory", "link
 """What every simulated run knows."""
 Scope = Literal["run", "rank", "stage", "link", "pair"]
 """What there is a value for: the run, or each rank, each stage on each of its ranks, each port, each pair of ranks."""
-Unit = Literal["s", "B", "1/s", "1", "count", "bool", "table"]
+Unit = Literal["s", "B", "1/s", "FLOP/s", "1", "count", "bool", "table"]
 """A table is several figures by their names."""
 Better = Literal["low", "high"]
 
@@ -34,10 +34,12 @@ class Run:
     """What plan and problem say of the run, of what metrics need."""
     samples_per_step: int | None = None
     """Of all replicas."""
+    tokens_per_step: int | None = None
+    """Of all replicas, where costs follow from a model."""
     flops_per_step: int | None = None
-    """What the model asks for in a step of one pipeline, without what is computed a second time."""
+    """What the model asks of a step of one pipeline, without what is computed a second time; of one device per rank."""
     peak_flops: int | None = None
-    """FLOP/s of all the pipeline's devices together."""
+    """FLOP/s of all the pipeline's devices together; of one device per rank."""
     _made: dict[Callable[[Run], Any], Any] = field(default_factory=dict, repr=False)
 
     @property

@@ -35,6 +35,32 @@ def samples_per_s(run: Run) -> float | None:
 
 @metric(
     scope="run",
+    unit="1/s",
+    better="high",
+    definition="tokens of a step · steps / makespan",
+    needs=("samples",),
+)
+def tokens_per_s(run: Run) -> float | None:
+    """Tokens per second of all replicas, where costs follow from a model."""
+    makespan, tokens = run.timeline.makespan, run.tokens_per_step
+    return tokens * run.plan.steps * PER_SECOND / makespan if makespan and tokens is not None else None
+
+
+@metric(
+    scope="run",
+    unit="FLOP/s",
+    better="high",
+    definition="model FLOPs of a step / (ranks · step time); none recomputed, attention's square counted whole",
+    needs=("flops",),
+)
+def device_flop_per_s(run: Run) -> float | None:
+    """What a device computes per second of what the model asks for."""
+    makespan, flops = run.timeline.makespan, run.flops_per_step
+    return flops * run.plan.steps * PER_SECOND / (run.plan.ops.ranks * makespan) if makespan and flops else None
+
+
+@metric(
+    scope="run",
     unit="1",
     better="high",
     definition="model FLOPs of a step / (peak rate of all ranks · step time)",

@@ -22,7 +22,7 @@ KINDS: Mapping[str, str] = MappingProxyType({"device": "devices.yaml", "link": "
 
 
 def devices() -> Mapping[str, Mapping[str, str]]:
-    """All devices: name -> memory, peak_flops, peak_dtype, memory_bandwidth (optional), source, note (optional)."""
+    """All devices: name -> memory, peak_flops, peak_dtype, source; optional: peaks, memory_bandwidth, note."""
     return _table("device")
 
 
@@ -32,7 +32,7 @@ def links() -> Mapping[str, Mapping[str, str]]:
 
 
 def models() -> Mapping[str, Mapping[str, Any]]:
-    """All models: name -> layers, hidden, heads, vocab, sequence, source; kv_heads, ffn_hidden, ffn_gated, note."""
+    """All models: name -> layers, hidden, heads, vocabulary, sequence, source; what else `costs.model` takes; note."""
     return _table("model")
 
 
@@ -42,6 +42,8 @@ def row(kind: str, name: str) -> Mapping[str, Any]:
     Raises ValueError, with the nearest name and all that there are, where there is none of that name.
     """
     table = _table(kind)
+    if name not in table and kind == "model":  # llama3-70b is llama-3-70b
+        name = next((known for known in table if known.replace("-", "") == name.replace("-", "")), name)
     if name not in table:
         hint = did_you_mean(name, table) or "."
         raise ValueError(f"unknown {kind} '{printable(name)}'{hint} Known: {', '.join(table)}")
