@@ -58,12 +58,18 @@ class StageCosts:
         """How many stages there are."""
         return len(self.forward)
 
+    @property
+    def summed(self) -> Values:
+        """Bytes that gradient sync sums per stage."""
+        return self.synced or self.gradients
+
     def without_training(self) -> StageCosts:
         """The costs where nothing is learnt: no backward, no gradients, no optimizer."""
         none = (Fraction(0),) * self.stages
         return replace(
-            self, backward=none, input_grad=none, weight_grad=none, gradients=none, optimizer_state=none, optimizer=none
-        )
+            self, backward=none, input_grad=none, weight_grad=none, synced=none, gradients=none, optimizer_state=none,
+            optimizer=none,
+        )  # fmt: skip
 
     def scaled(self, factor: Fraction) -> StageCosts:
         """The costs of a part of a microbatch; what is held of the model stays, what bursts in an op shrinks."""

@@ -32,7 +32,7 @@ class GivenCosts(Model):
 
     ``per: rank`` (default): a value is for a p-th of the model, so a stage costs value · ranks / stages.
     ``per: model``: for the whole model. ``per: stage``: as given. Lists hold a value per rank or per stage.
-    ``message``, ``stage_input`` are never scaled by this.
+    ``message``, ``stage_input`` and what is transient are never scaled by this.
     """
 
     kind: Annotated[Literal["given"], BeforeValidator(_known_kind)] = "given"
@@ -69,6 +69,10 @@ class GivenCosts(Model):
     """The gradient buffers (default: as much as the weights)."""
     optimizer_state: OneOrMore[Size] = Fraction(0)
     """What the optimizer keeps."""
+    transient_forward: OneOrMore[Size] = Fraction(0)
+    """What a forward needs beside what it keeps, while it runs; never scaled by ``per``."""
+    transient_backward: OneOrMore[Size] = Fraction(0)
+    """What a backward, or a half of it, needs beside the activation, while it runs; never scaled by ``per``."""
     micro_batch_size: Whole | None = Field(None, ge=1)
     """The micro-batch size at which these costs were measured; another one scales times, activation and messages."""
 
@@ -196,6 +200,8 @@ class GivenCosts(Model):
             gradients=spread(self.gradients, share, weights),
             optimizer_state=spread(self.optimizer_state, share),
             optimizer=spread(self.optimizer, share),
+            transient_forward=spread(self.transient_forward, scale),
+            transient_backward=spread(self.transient_backward, scale),
             overlapped=None if self.overlapped is None else spread(self.overlapped, share * scale),
             atomic_pairs=self.pair == "atomic",
             halves_assumed=halves_assumed,

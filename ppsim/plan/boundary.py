@@ -79,7 +79,8 @@ def sync_messages(ops: OpTable, spec: PlanSpec) -> Iterator[Messages]:
         return
     stage = ops.stage[members]
     cases, case = np.unique(np.stack([stage, copies]), axis=1, return_inverse=True)
-    sizes = [_buckets(spec.problem.costs.gradients[s], n, spec.sync.bucket_bytes) for s, n in cases.T.tolist()]
+    summed = spec.problem.costs.summed
+    sizes = [_buckets(summed[s], n, spec.sync.bucket_bytes) for s, n in cases.T.tolist()]
     count = np.array([len(size) for size in sizes])[case.ravel()]
     at = np.repeat(members, count)
     order = np.argsort(at, kind="stable")

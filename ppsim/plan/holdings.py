@@ -70,12 +70,13 @@ class _Gathering:
 
 
 def holdings(wiring: Wiring, at_once: bool, versions: Versions | None) -> tuple[Holdings, Holdings]:
-    """What activations, messages and stashed weights hold, and the activations in flight (a byte each).
+    """What activations, running ops, messages and stashed weights hold, and the activations in flight (a byte each).
 
     ``at_once``: a message has left when its producer ends, so that its sender never holds it.
     """
     ops, events, held = wiring.ops, wiring.events, _Gathering(Category.ACTIVATIONS)
     in_flight = _activations(wiring, held)
+    _transient(wiring, held)
     data = wiring.messages.data(ops)
     sent = wiring.messages.some(data)
     held.add(sent.dst, sent.bytes, events.start(data), events.end(sent.consumer), Category.MESSAGES)
@@ -122,6 +123,20 @@ def _activations(wiring: Wiring, held: _Gathering) -> Holdings:
     return counted.finish()
 
 
+def _transient(wiring: Wiring, held: _Gathering) -> None:
+    """Add what ops need beside that, while they run."""
+    ops, events, spec = wiring.ops, wiring.events, wiring.spec
+    costs = spec.problem.costs
+    for sizes, kinds in (
+        (costs.transient_forward, (Kind.F, Kind.R)),
+        (costs.transient_backward, (Kind.B, Kind.I, Kind.W)),
+    ):
+        if any(sizes) and ops.index.has(*kinds):
+            rows = ops.index.select(*kinds)
+            size = spec.weights.sizes(sizes, ops.stage[rows], ops.microbatch[rows])
+            held.add(ops.rank[rows], size, events.begin(rows), events.end(rows), Category.TRANSIENT)
+
+
 def _held_for_weight(wiring: Wiring, forward: Numbers) -> Column:
     ops, spec = wiring.ops, wiring.spec
     return spec.weights.sizes(spec.problem.costs.held_for_weight_grad, ops.stage[forward], ops.microbatch[forward])
@@ -132,7 +147,8 @@ def _rebuilt(wiring: Wiring, kept: Column, freed: Ints, held: _Gathering) -> Non
     ops, events, index, spec = wiring.ops, wiring.events, wiring.ops.index, wiring.spec
     keys = np.flatnonzero(index.lookup(Kind.R) >= 0)
     forward, again, later = (index.lookup(kind)[keys] for kind in (Kind.F, Kind.R, Kind.W))
-    whole = spec.weights.sizes(spec.problem.costs.activation, ops.stage[forward], ops.microbatch[forward])
+    costs = spec.problem.costs
+    whole = spec.weights.sizes(costs.rebuilt or costs.activation, ops.stage[forward], ops.microbatch[forward])
     left = np.where(later >= 0, _held_for_weight(wiring, forward), 0)
     added, rank, since = whole - kept[keys], ops.rank[forward], events.begin(again)
     of_added = np.minimum(left, added)

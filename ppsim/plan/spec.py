@@ -7,11 +7,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
+from ppsim.costs.setting import Recompute as Recomputed
 from ppsim.hardware.cluster import Topology
 from ppsim.plan.weights import Weights
 from ppsim.schedules.base import Problem
-
-Recomputed = Literal["none", "full", "except_last"]
 
 
 @dataclass(frozen=True)

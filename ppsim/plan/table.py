@@ -38,6 +38,7 @@ class Category(IntEnum):
     STASH = 3
     ACTIVATIONS = 4
     MESSAGES = 5
+    TRANSIENT = 6
 
 
 CATEGORIES = tuple(category.name.lower() for category in Category)

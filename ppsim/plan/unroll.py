@@ -108,7 +108,7 @@ def _with_step_end(table: OpTable, rank: int, spec: PlanSpec) -> OpTable:
 
 def _sums_gradients(stage: int, spec: PlanSpec) -> bool:
     copies = len(spec.problem.placement.ranks_of[stage])
-    return spec.sync.pipelines > 1 or (copies > 1 and spec.problem.costs.gradients[stage] > 0)
+    return spec.sync.pipelines > 1 or (copies > 1 and spec.problem.costs.summed[stage] > 0)
 
 
 def _after_last_backward(table: OpTable, stage: int) -> int:

@@ -63,6 +63,7 @@ CATEGORIES: dict[str, Look] = {
     "stash": Look("#8a6bb0", "\\\\\\\\", "weight versions"),
     "activations": Look("#74b3e3", "", "activations"),
     "messages": Look("#c4601a", "", "messages"),
+    "transient": Look("#d9a441", "xxxx", "held while an op runs"),
 }
 """What memory is held for, from the bottom of the stack to its top."""
 

@@ -45,7 +45,7 @@ def port_bound(experiment: Experiment, problem: Problem) -> Fraction:
 def _sync(experiment: Experiment, problem: Problem, stage: int, route: Route) -> Fraction:
     """Seconds that the gradients of a stage take to the copies of its rank in other pipelines: at least."""
     pipeline, bandwidth = experiment.pipeline, route.link.bandwidth
-    copies, size = pipeline.data_parallel, problem.costs.gradients[stage]
+    copies, size = pipeline.data_parallel, problem.costs.summed[stage]
     if copies == 1 or bandwidth is None or not experiment.schedule.trains or problem.stream:
         return Fraction(0)
     buckets = 1 + (size // pipeline.grad_bucket if pipeline.grad_bucket else 0)

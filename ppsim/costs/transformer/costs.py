@@ -75,6 +75,8 @@ class TransformerCosts(TransformerSettings):
         costs = replace(first, **mixed)
         if not setting.layer_by_layer:
             costs = replace(costs, rebuilt=())
+        if setting.placement.replicated:  # the copies in a pipeline sum whole gradients, too
+            costs = replace(costs, synced=())
         return costs.scaled(Fraction(1, setting.parts)) if setting.parts > 1 else costs
 
     def split(self, setting: Setting) -> tuple[int, ...]:
