@@ -123,7 +123,7 @@ def _problem(lanes: Lanes, schedule: Schedule) -> Problem:
         return Fraction(int(mine.mean()), 10**9) if mine.size else Fraction(1, 1000)
 
     given = GivenCosts(per="stage", forward=mean(Kind.F), backward=mean(Kind.B))
-    costs: StageCosts = given.stage_costs(placement)
+    costs: StageCosts = given.stage_costs(Setting(placement))
     return Problem(measured.ranks, measured.microbatches, placement, costs)
 
 
