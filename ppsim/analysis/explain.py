@@ -11,9 +11,9 @@ import numpy as np
 from ppsim.analysis.result import Result
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import ConfigError, FormatError
-from ppsim.metrics import waits
 from ppsim.metrics.critical_path import Path, chain, walk
 from ppsim.metrics.last_need import freed_by
+from ppsim.metrics.limits import limits
 from ppsim.ops import NONE, Op
 
 
@@ -133,7 +133,7 @@ def _follows(result: Result, row: int) -> bool:
 
 def waiting(result: Result) -> str:
     """What ranks wait for most: the largest sum of waits for one cause at one place, and its share of all."""
-    found = waits.limits(result.run)
+    found = limits(result.run)
     total = sum(ns for _, _, ns in found)
     if not total:
         return "nothing is idle"

@@ -34,12 +34,18 @@ class _Rows(NamedTuple):
     tail: Ints
 
 
+class _Changes(NamedTuple):
+    """When something changes, and by how much."""
+
+    time: Longs
+    size: Longs
+
+
 class _Others(NamedTuple):
     """Changes that are at no op of their group, by group: group g's are ``first[g]:first[g + 1]``."""
 
     first: Longs
-    time: Longs
-    change: Longs
+    changes: _Changes
 
 
 class _State(NamedTuple):
@@ -95,8 +101,9 @@ def _change(state: _State, group: int, when: int, change: int) -> None:
 def _until(when: int, group: int, others: _Others, following: Longs, state: _State) -> None:
     """Add all other changes of a group up to an instant."""
     place = following[group]
-    while place < others.first[group + 1] and others.time[place] <= when:
-        _change(state, group, others.time[place], others.change[place])
+    time, size = others.changes
+    while place < others.first[group + 1] and time[place] <= when:
+        _change(state, group, time[place], size[place])
         place += 1
     following[group] = place
 
@@ -143,46 +150,44 @@ def _others(rows: _Rows, held: _Held, count: Longs) -> _Others:
                     if _place(rows, event, group) < 0:
                         time[free[group]], delta[free[group]] = held.times[event], change
                         free[group] += 1
-    return _Others(first, time, delta)
+    return _Others(first, _Changes(time, delta))
 
 
 @compiled
 def _sort(others: _Others) -> None:
     """Put each group's changes into the order of time: the stretches that are in order already are merged in pairs."""
-    longest = 0
-    for group in range(len(others.first) - 1):
-        longest = max(longest, others.first[group + 1] - others.first[group])
-    time, change = np.empty(longest, np.int64), np.empty(longest, np.int64)
+    first, changes = others
+    longest = np.max(first[1:] - first[:-1])
+    room = _Changes(np.empty(longest, np.int64), np.empty(longest, np.int64))
     begins = np.empty(longest + 1, np.int64)  # of the stretches; the last entry is where they end
-    for group in range(len(others.first) - 1):
+    for group in range(len(first) - 1):
         stretches = 0
-        for i in range(others.first[group], others.first[group + 1]):
-            if i == others.first[group] or others.time[i] < others.time[i - 1]:
+        for i in range(first[group], first[group + 1]):
+            if i == first[group] or changes.time[i] < changes.time[i - 1]:
                 begins[stretches] = i
                 stretches += 1
-        begins[stretches] = others.first[group + 1]
+        begins[stretches] = first[group + 1]
         while stretches > 1:
             for pair in range(0, stretches, 2):
                 if pair + 1 < stretches:
-                    _merge(others, begins[pair], begins[pair + 1], begins[pair + 2], time, change)
+                    _merge(changes, begins[pair], begins[pair + 1], begins[pair + 2], room)
                 begins[pair // 2] = begins[pair]
             stretches = (stretches + 1) // 2
-            begins[stretches] = others.first[group + 1]
+            begins[stretches] = first[group + 1]
 
 
 @compiled
-def _merge(others: _Others, low: int, middle: int, high: int, time: Longs, change: Longs) -> None:
-    """Merge two stretches that are in order, one behind the other; ``time`` and ``change`` are room for the first."""
+def _merge(changes: _Changes, low: int, middle: int, high: int, room: _Changes) -> None:
+    """Merge two stretches that are in order, one behind the other; in ``room`` is room for the first."""
     length = middle - low
     for i in range(length):
-        time[i], change[i] = others.time[low + i], others.change[low + i]
-    i = 0
-    for to in range(low, high):
-        if i < length and (middle == high or time[i] <= others.time[middle]):
-            others.time[to], others.change[to] = time[i], change[i]
+        room.time[i], room.size[i] = changes.time[low + i], changes.size[low + i]
+    i, to = 0, low
+    while i < length:  # what is left of the second is in its place
+        if middle == high or room.time[i] <= changes.time[middle]:
+            changes.time[to], changes.size[to] = room.time[i], room.size[i]
             i += 1
         else:
-            others.time[to], others.change[to] = others.time[middle], others.change[middle]
+            changes.time[to], changes.size[to] = changes.time[middle], changes.size[middle]
             middle += 1
-        if i == length:
-            break
+        to += 1

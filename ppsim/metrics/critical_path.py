@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -93,28 +93,38 @@ def walk(run: Run, last: int) -> Path:
     )
 
 
+class _Graph(NamedTuple):
+    """What the chain is followed through: the ops, and what begins, ends and transfers wait for."""
+
+    rank: Ints
+    kind: Kinds
+    tail: Flags
+    duration: Longs
+    start: tuple[Ints, Ints]
+    end: tuple[Ints, Ints]
+    sent: tuple[Ints, Ints]
+    producer: Ints
+    times: Longs
+
+
 def chain(run: Run, last: int) -> Longs:
     """The events from one back to time 0, each after the one that it came from; none where it is -1."""
-    plan, timeline = run.plan, run.timeline
+    plan, (holder, _) = run.plan, run.once(freed_by)
     events = np.empty(2 * len(plan.ops) + len(plan.transfers), np.int64)
-    start, end, sent = plan.start_needs, plan.end_needs, plan.transfers.needs
-    holder, _ = run.once(freed_by)
+    start, end, sent = ((needs.ptr, needs.event) for needs in (plan.start_needs, plan.end_needs, plan.transfers.needs))
+    graph = _Graph(
+        plan.ops.rank, plan.ops.kind, plan.tail, plan.duration, start, end, sent, plan.transfers.producer,
+        run.timeline.times,
+    )  # fmt: skip
     if isinstance(holder, Constant):  # nobody waited for anybody
         holder = np.empty(0, np.int64)
-    length = _follow.run(run.compiled)(
-        last, plan.ops.rank, plan.tail, plan.duration, start.ptr, start.event, end.ptr, end.event, sent.ptr, sent.event,
-        timeline.times, plan.ops.kind, plan.transfers.producer, ARRIVAL, holder, events,
-    )  # fmt: skip
-    return events[:length]
+    return events[: _follow.run(run.compiled)(last, graph, holder, ARRIVAL, events)]
 
 
 @Loop
-def _follow(
-    event: int, rank: Ints, tail: Flags, duration: Longs, start_ptr: Ints, start_event: Ints, end_ptr: Ints,
-    end_event: Ints, sent_ptr: Ints, sent_event: Ints, times: Longs, kind: Kinds, producer: Ints, arrival: Sorts,
-    holder: Longs, chain: Longs,
-) -> int:  # fmt: skip
-    """Fill in the chain that ends with the event; returns its length."""
+def _follow(event: int, graph: _Graph, holder: Longs, arrival: Sorts, chain: Longs) -> int:
+    """Fill in the chain that ends with the event; returns its length. No ``holder`` at all: no transfer queued."""
+    rank, kind, tail, duration, start, end, sent, producer, times = graph
     n, t, length = len(rank), len(producer), 0
     while event != NONE:
         chain[length] = event
@@ -124,13 +134,13 @@ def _follow(
             if len(holder) and holder[thing] >= 0:
                 event = 2 * n + t + holder[thing]
                 continue
-            ptr, needs = sent_ptr, sent_event
+            ptr, needs = sent
         elif event >= n:
             thing = event - n - tail[event - n]
-            ptr, needs = end_ptr, end_event
+            ptr, needs = end
         else:
             thing = event
-            ptr, needs = start_ptr, start_event
+            ptr, needs = start
         latest, when, best = NONE, -1, -1
         for k in range(ptr[thing], ptr[thing + 1]):
             other = needs[k]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ppsim.metrics import Run, bubble, waits
+from ppsim.metrics import Run, bubble, limits, waits
 from tests.metrics.executed import Rows, causes, executed, spans
 
 GB = "1 GB/s"
@@ -84,7 +84,7 @@ def test_queue_at_a_port() -> None:
 
 def test_what_limits_it() -> None:
     # The sums of the spans above by place; fill and drain are 25 + 50 each.
-    assert waits.limits(contended()) == [
+    assert limits.limits(contended()) == [
         ("upstream", "rank 1", 100),  # rank 0: 65 + 20, rank 2: 15
         ("fill", "all ranks", 75),
         ("drain", "all ranks", 75),
@@ -128,7 +128,7 @@ def test_blocking_send() -> None:
         (80, 85, "transfer", "0B1"),
     ]
     assert spans(run, 1) == [(0, 15, "fill", "1F0"), (45, 50, "blocked", "1F1"), (80, 105, "drain", "")]
-    assert ("blocked", "link 0→1", 10) in waits.limits(run)
+    assert ("blocked", "link 0→1", 10) in limits.limits(run)
 
 
 def test_rendezvous() -> None:
@@ -231,7 +231,7 @@ def test_gradient_sync() -> None:
         (10, 42, "upstream", "0B0"), (42, 44, "transfer", "0B0"), (64, 74, "sync", "0REDUCE_GRAD")
     ]  # fmt: skip
     assert spans(run, 1) == [(0, 12, "fill", "1F0"), (42, 52, "sync", "1REDUCE_GRAD"), (52, 74, "drain", "")]
-    assert {limit for limit in waits.limits(run) if limit[0] == "sync"} == {("sync", f"rank {r}", 10) for r in (0, 1)}
+    assert {limit for limit in limits.limits(run) if limit[0] == "sync"} == {("sync", f"rank {r}", 10) for r in (0, 1)}
 
 
 def test_overlapped_gradient_sync_holds_the_optimizer() -> None:
@@ -265,7 +265,7 @@ def test_moved_activation() -> None:
     rows = Rows(rows=("0F0 0EVICT0>1 0LOAD0<1 0B0", "1F0 1B0"))
     run = executed(rows, 2, 1, costs={"activation": "50 B"}, link={"bandwidth": GB})
     assert spans(run, 0) == [(10, 110, "memory", "0B0")]
-    assert ("memory", "link 1→0", 100) in waits.limits(run)
+    assert ("memory", "link 1→0", 100) in limits.limits(run)
 
 
 def test_message_before_move() -> None:

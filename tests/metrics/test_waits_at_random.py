@@ -9,6 +9,7 @@ from hypothesis import event, given, settings
 
 from ppsim.metrics import Run, bubble, waits
 from ppsim.metrics.last_need import freed_by
+from ppsim.metrics.limits import limits as limited
 from tests.metrics.executed import spans
 from tests.metrics.instants import Instants, runs
 from tests.metrics.strategies import Case, cases
@@ -60,7 +61,7 @@ def test_what_holds_for_any_run(case: Case) -> None:
     assert np.all(found.transfer[carried] >= 0)
     if not run.plan.ports:
         assert waits.Cause.QUEUE not in found.cause  # there is nothing to queue for
-    limits = waits.limits(run)
+    limits = limited(run)
     assert sum(ns for _, _, ns in limits) == int(idle.sum())
     assert [ns for _, _, ns in limits] == sorted((ns for _, _, ns in limits), reverse=True)
     wait, _, _ = waits.per_op(run)
