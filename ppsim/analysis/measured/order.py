@@ -11,6 +11,7 @@ import numpy as np
 from ppsim.analysis.measured.lanes import Lanes
 from ppsim.costs.base import StageCosts
 from ppsim.costs.given import GivenCosts
+from ppsim.costs.setting import Setting
 from ppsim.errors import PpsimError
 from ppsim.ops import Kind, Ops, Orders, concat, ops
 from ppsim.ops.placement import Placement, inferred
