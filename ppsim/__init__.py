@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ppsim.formats.torch_live import from_torch as from_torch
     from ppsim.formats.traces import read_trace as read_trace
     from ppsim.schedules import Schedule as Schedule
-    from ppsim.sweep.export import read_sweep as read_sweep
+    from ppsim.sweeps.export import read_sweep as read_sweep
 
 _PUBLIC = {
     "Comparison": "ppsim.analysis.compare",
@@ -53,7 +53,7 @@ _PUBLIC = {
     "Schedule": "ppsim.schedules",
     "read_trace": "ppsim.formats.traces",
     "simulate": "ppsim.analysis.simulate",
-    "read_sweep": "ppsim.sweep.export",
+    "read_sweep": "ppsim.sweeps.export",
 }
 
 

@@ -13,9 +13,9 @@ import typer
 if TYPE_CHECKING:
     from ppsim.config.sweep import Sweep
     from ppsim.errors import PpsimError
-    from ppsim.sweep.cases import Base, Case
-    from ppsim.sweep.folder import Shard
-    from ppsim.sweep.pool import Pool
+    from ppsim.sweeps.cases import Base, Case
+    from ppsim.sweeps.folder import Shard
+    from ppsim.sweeps.pool import Pool
 
 
 INTERRUPTED = 130
@@ -26,7 +26,7 @@ def base_of(config: Path, settings: list[str] | None) -> tuple[Base, Sweep, str]
     from ppsim.config import yamlfile
     from ppsim.config.load import load
     from ppsim.errors import ConfigError
-    from ppsim.sweep.cases import Base
+    from ppsim.sweeps.cases import Base
 
     experiment = load(config, settings or ())
     document = yamlfile.read(config)
@@ -43,7 +43,7 @@ def base_of(config: Path, settings: list[str] | None) -> tuple[Base, Sweep, str]
 def listed(base: Base, varied: Sweep, part: Shard | None) -> Iterator[Case]:
     """The sweep's cases, or a shard's share of them, with a spinner."""
     from ppsim.display.sweep import spinner
-    from ppsim.sweep.cases import listing
+    from ppsim.sweeps.cases import listing
 
     with spinner("listing the cases") as show:
         for count, case in enumerate(listing(base, varied, None if part is None else part.holds), start=1):
@@ -71,7 +71,7 @@ def reasons(status: str, given: Sequence[tuple[str, str]]) -> None:
 @contextmanager
 def pool(jobs: int | None, cluster: str | None, tasks: int) -> Iterator[Pool]:
     """Workers of this machine, or of a cluster."""
-    from ppsim.sweep.pool import ClusterPool, LocalPool
+    from ppsim.sweeps.pool import ClusterPool, LocalPool
 
     workers: Pool = LocalPool(jobs, tasks) if cluster is None else ClusterPool(cluster)
     try:

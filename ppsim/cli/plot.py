@@ -97,7 +97,7 @@ def _of_sweep(path: Path, wanted: Picture, axes: dict[str, str]) -> None:
     """Draw a sweep: the picture that is asked for, or all that suit what it varied."""
     from ppsim import plot as plots
     from ppsim.plot import sweep as pictures
-    from ppsim.sweep.export import read_sweep
+    from ppsim.sweeps.export import read_sweep
 
     table = read_sweep(path)
     chosen = [wanted.kind.value] if wanted.kind else ["chart"] if axes else pictures.kinds(table)

@@ -11,8 +11,8 @@ from ppsim.cli import cases
 from ppsim.cli.options import Cluster, Config, Jobs, Set
 
 if TYPE_CHECKING:
-    from ppsim.sweep.cases import Base
-    from ppsim.sweep.search import Found, Space
+    from ppsim.sweeps.cases import Base
+    from ppsim.sweeps.search import Found, Space
 
 
 def search(
@@ -28,9 +28,9 @@ def search(
 ) -> None:
     """Find the fastest cases of a sweep that fit into memory, without simulating those that can't be among them."""
     from ppsim.display import sweep as display_sweep
-    from ppsim.sweep import search as searching
-    from ppsim.sweep.columns import parameters
-    from ppsim.sweep.crew import Crew
+    from ppsim.sweeps import search as searching
+    from ppsim.sweeps.columns import parameters
+    from ppsim.sweeps.crew import Crew
 
     base, varied, _ = cases.base_of(config, set_)
     if gpus is not None:
@@ -65,7 +65,7 @@ def _limit(base: Base, changes: str) -> str:
     """What limits a case's step."""
     from ppsim.analysis.limit import lines
     from ppsim.analysis.simulate import simulate
-    from ppsim.sweep.cases import Resolver
+    from ppsim.sweeps.cases import Resolver
 
     resolver = Resolver(base)
     return lines(simulate(resolver.experiment(resolver.settings(json.loads(changes))), engine="auto"))[0]

@@ -13,9 +13,9 @@ from ppsim.cli import cases
 from ppsim.cli.options import Cluster, Config, Jobs, RankBy, Set
 
 if TYPE_CHECKING:
-    from ppsim.sweep.cases import Base, Case
-    from ppsim.sweep.columns import Column
-    from ppsim.sweep.db import SweepFile
+    from ppsim.sweeps.cases import Base, Case
+    from ppsim.sweeps.columns import Column
+    from ppsim.sweeps.db import SweepFile
 
 
 NOTHING_WORKED = 1
@@ -43,11 +43,11 @@ def sweep(
     rank_by: RankBy = None,
 ) -> None:
     """Simulate every case of a sweep; a second start goes on where the first was stopped."""
-    from ppsim.sweep import folder as folders
-    from ppsim.sweep.columns import parameters
-    from ppsim.sweep.db import SweepFile
-    from ppsim.sweep.export import write_tables
-    from ppsim.sweep.report import check_figure
+    from ppsim.sweeps import folder as folders
+    from ppsim.sweeps.columns import parameters
+    from ppsim.sweeps.db import SweepFile
+    from ppsim.sweeps.export import write_tables
+    from ppsim.sweeps.report import check_figure
 
     part = None if shard is None else folders.Shard.parse(shard)
     check_figure(rank_by)
@@ -84,9 +84,9 @@ def collect(
     rank_by: RankBy = None,
 ) -> None:
     """Put the shards of a sweep together."""
-    from ppsim.sweep import collect as collecting
-    from ppsim.sweep import folder as folders
-    from ppsim.sweep.export import write_tables
+    from ppsim.sweeps import collect as collecting
+    from ppsim.sweeps import folder as folders
+    from ppsim.sweeps.export import write_tables
 
     files = collecting.parts(folder)
     folders.prepare(folder)
@@ -98,8 +98,8 @@ def collect(
 def _dry_run(listed: Iterator[Case], columns: list[Column]) -> None:
     from ppsim.display.console import console, table_of
     from ppsim.display.sweep import cell
-    from ppsim.sweep.columns import cells
-    from ppsim.sweep.report import short_names
+    from ppsim.sweeps.columns import cells
+    from ppsim.sweeps.report import short_names
 
     first: list[dict[str, Any]] = []
     skipped: list[tuple[str, str]] = []
@@ -136,8 +136,8 @@ def _list(file: SweepFile, about: dict[str, str], columns: list[Column], listed:
 
 def _run(file: SweepFile, base: Base, jobs: int | None, cluster: str | None, limit: int | None) -> None:
     from ppsim.display import sweep as display
-    from ppsim.sweep.crew import Crew
-    from ppsim.sweep.run import run
+    from ppsim.sweeps.crew import Crew
+    from ppsim.sweeps.run import run
 
     tasks = file.pending(limit)
     if not tasks:
@@ -154,7 +154,7 @@ def _tables(file: SweepFile, folder: Path, rank_by: str | None, write: Callable[
     """Write the tables, then show failures, the best ten and the front."""
     from ppsim.display import sweep as display_sweep
     from ppsim.store import cannot
-    from ppsim.sweep.report import ranking
+    from ppsim.sweeps.report import ranking
 
     try:
         names = write(file, folder)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from ppsim._words import percent, seconds, size
 from ppsim.display.console import console, stderr_console, table_of
 from ppsim.errors import printable
-from ppsim.sweep.columns import DIMENSIONS, Column
-from ppsim.sweep.report import MEMORY, TOP, Ranking, grouped, short_names, thinned, varying
-from ppsim.sweep.run import Progress
+from ppsim.sweeps.columns import DIMENSIONS, Column
+from ppsim.sweeps.report import MEMORY, TOP, Ranking, grouped, short_names, thinned, varying
+from ppsim.sweeps.run import Progress
 from ppsim.units import show
 
 if TYPE_CHECKING:
-    from ppsim.sweep.search import Found, Space
+    from ppsim.sweeps.search import Found, Space
 
 REASONS = 5
 """How many different reasons are shown."""

@@ -16,7 +16,7 @@ from ppsim.analysis.uncertainty import perturbed, statistics, student
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.plan import Plan, build, check
 from tests.simulated import between_nodes, experiment, simulate
-from tests.sweep.sweeping import BASE, call, written
+from tests.sweeps.sweeping import BASE, call, written
 
 LINK = {"cluster": between_nodes(latency="100 us", bandwidth="1 GB/s"), "costs": {"message": "1 MB"}}
 

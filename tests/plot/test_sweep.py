@@ -15,12 +15,12 @@ import ppsim
 from ppsim.plot import save
 from ppsim.plot import sweep as pictures
 from ppsim.plot.sweep_axes import scale
-from ppsim.sweep.cases import listing
-from ppsim.sweep.columns import parameters
-from ppsim.sweep.db import SweepFile
-from ppsim.sweep.export import read_sweep
-from ppsim.sweep.work import run_batch
-from tests.sweep.sweeping import BASE, base_of, sweep_of, written
+from ppsim.sweeps.cases import listing
+from ppsim.sweeps.columns import parameters
+from ppsim.sweeps.db import SweepFile
+from ppsim.sweeps.export import read_sweep
+from ppsim.sweeps.work import run_batch
+from tests.sweeps.sweeping import BASE, base_of, sweep_of, written
 
 GRID = """cluster: {device: {memory: 24 GiB}}
 sweep:
@@ -159,9 +159,9 @@ def test_text_of_users_is_plain(tmp_path: Path) -> None:
     """Mathematics in a name is drawn as it is written; half of a formula would otherwise be an error."""
     name = "$x_{$"
     with SweepFile(tmp_path / "sweep.sqlite", create=True) as file:
-        from ppsim.sweep.cases import Case
-        from ppsim.sweep.columns import Column
-        from ppsim.sweep.db import Row
+        from ppsim.sweeps.cases import Case
+        from ppsim.sweeps.columns import Column
+        from ppsim.sweeps.db import Row
 
         columns = [Column("costs.kind", "parameter", "str")]
         cases = [Case(str(i), i, {}, {"costs": {"kind": f"{name}{i}"}}, None) for i in range(2)]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import ppsim
 from ppsim.schedules import known
-from ppsim.sweep.bound import step_bound
+from ppsim.sweeps.bound import step_bound
 from tests.simulated import experiment
 
 EXAMPLES = 10

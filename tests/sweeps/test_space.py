@@ -8,7 +8,7 @@ import pytest
 
 from ppsim.config.sweep import Range, Sweep
 from ppsim.errors import ConfigError
-from ppsim.sweep.space import Cases, chosen
+from ppsim.sweeps.space import Cases, chosen
 
 
 def every(**sweep: Any) -> list[dict[str, Any]]:

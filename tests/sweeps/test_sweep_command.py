@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ppsim
-from tests.sweep.sweeping import BASE, CONFIGS, call, rows, seconds, written
+from tests.sweeps.sweeping import BASE, CONFIGS, call, rows, seconds, written
 
 SMALL = BASE + "sweep: {grid: {schedule: [gpipe, 1f1b], pipeline.microbatches: [4, 8]}}\n"
 
@@ -240,8 +240,8 @@ def test_workers_import_neither_pandas_nor_matplotlib(tmp_path: Path) -> None:
 
     path = written(tmp_path, SMALL)
     code = (
-        "import sys, json\nfrom pathlib import Path\nfrom tests.sweep.sweeping import base_of, sweep_of\n"
-        "from ppsim.sweep.cases import listing\nfrom ppsim.sweep.work import run_batch\n"
+        "import sys, json\nfrom pathlib import Path\nfrom tests.sweeps.sweeping import base_of, sweep_of\n"
+        "from ppsim.sweeps.cases import listing\nfrom ppsim.sweeps.work import run_batch\n"
         f"path = Path({str(path)!r})\nbase = base_of(path)\n"
         "tasks = [(case.id, json.dumps(case.changes)) for case in listing(base, sweep_of(path))]\n"
         "assert all(row.error is None for row in run_batch(base, tasks))\n"

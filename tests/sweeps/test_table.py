@@ -11,10 +11,10 @@ import pytest
 
 import ppsim
 from ppsim.config.sweep import Sweep
-from ppsim.sweep.cases import Case
-from ppsim.sweep.columns import Column, cells, parameters
-from ppsim.sweep.db import Row, SweepFile
-from ppsim.sweep.export import write_tables
+from ppsim.sweeps.cases import Case
+from ppsim.sweeps.columns import Column, cells, parameters
+from ppsim.sweeps.db import Row, SweepFile
+from ppsim.sweeps.export import write_tables
 
 
 def columns(**grid: list[object]) -> list[Column]:

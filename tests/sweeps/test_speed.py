@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.sweeping import BASE, command, finished, wait_until, written
+from tests.sweeps.sweeping import BASE, command, finished, wait_until, written
 
 pytestmark = pytest.mark.slow
 # p = 8, m = 64, four schedules of 1024 to 3072 ops, 750 links: 3000 cases.

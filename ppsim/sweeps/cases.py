@@ -20,7 +20,7 @@ from ppsim.config.sweep import DERIVED, Sweep, meant
 from ppsim.config.yamlfile import Document
 from ppsim.errors import ConfigError, PpsimError
 from ppsim.schedules import known
-from ppsim.sweep.space import Changes, chosen
+from ppsim.sweeps.space import Changes, chosen
 
 REMEMBERED = 2000
 

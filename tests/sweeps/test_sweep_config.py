@@ -11,7 +11,7 @@ from ppsim.config import resolved
 from ppsim.config.experiment import Experiment
 from ppsim.config.keys import default, problem
 from ppsim.config.load import load
-from tests.sweep.sweeping import BASE, call, written
+from tests.sweeps.sweeping import BASE, call, written
 
 
 @pytest.mark.parametrize(

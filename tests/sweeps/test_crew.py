@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from ppsim.sweep.cases import Base
-from ppsim.sweep.crew import SUSPECT, Crew
-from ppsim.sweep.db import Row
-from ppsim.sweep.pool import Pool
-from ppsim.sweep.work import Task
+from ppsim.sweeps.cases import Base
+from ppsim.sweeps.crew import SUSPECT, Crew
+from ppsim.sweeps.db import Row
+from ppsim.sweeps.pool import Pool
+from ppsim.sweeps.work import Task
 
 
 class DeathError(Exception):

@@ -12,14 +12,14 @@ import pytest
 
 import ppsim
 from ppsim.config.load import load
-from ppsim.sweep.bound import port_bound, step_bound, too_large, work_bound
-from ppsim.sweep.cases import listing
-from ppsim.sweep.columns import parameters
-from ppsim.sweep.crew import Crew
-from ppsim.sweep.search import search, space
-from ppsim.sweep.work import run_batch
+from ppsim.sweeps.bound import port_bound, step_bound, too_large, work_bound
+from ppsim.sweeps.cases import listing
+from ppsim.sweeps.columns import parameters
+from ppsim.sweeps.crew import Crew
+from ppsim.sweeps.search import search, space
+from ppsim.sweeps.work import run_batch
 from tests.simulated import between_nodes, experiment
-from tests.sweep.sweeping import CONFIGS, Here, base_of, call, sweep_of, written
+from tests.sweeps.sweeping import CONFIGS, Here, base_of, call, sweep_of, written
 
 SCHEDULES: list[Any] = [
     "gpipe", "1f1b", "zbv", "dualpipev", "bpipe", "dualpipe", "chimera", "hanayo", "naive",

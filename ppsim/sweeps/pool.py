@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ppsim.errors import PpsimError, printable
-from ppsim.sweep.cases import Base
-from ppsim.sweep.db import Row
-from ppsim.sweep.work import Task, begin, run_batch
+from ppsim.sweeps.cases import Base
+from ppsim.sweeps.db import Row
+from ppsim.sweeps.work import Task, begin, run_batch
 
 PATIENCE_S = 15
 """How long to wait for a cluster's answer."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from ppsim.errors import ConfigError, did_you_mean, printable
 from ppsim.metrics import known
-from ppsim.sweep.columns import Column
-from ppsim.sweep.db import SweepFile
-from ppsim.sweep.export import ordered
+from ppsim.sweeps.columns import Column
+from ppsim.sweeps.db import SweepFile
+from ppsim.sweeps.export import ordered
 
 MEMORY = "peak_memory_bytes"
 TOP = 10

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ppsim.errors import PpsimError, printable
-from ppsim.sweep.columns import Column
-from ppsim.sweep.db import SweepFile
-from ppsim.sweep.folder import CSV, FILE, PARQUET, shards
+from ppsim.sweeps.columns import Column
+from ppsim.sweeps.db import SweepFile
+from ppsim.sweeps.folder import CSV, FILE, PARQUET, shards
 
 if TYPE_CHECKING:
     import pandas as pd

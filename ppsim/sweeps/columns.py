@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, get_args
 from ppsim.config.condition import quantity
 from ppsim.config.keys import NAMES
 from ppsim.config.sweep import Sweep
-from ppsim.sweep.cases import setting
+from ppsim.sweeps.cases import setting
 from ppsim.units import Dimension, parse
 
 Cell = int | float | str | bool | None

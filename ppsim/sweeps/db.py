@@ -20,8 +20,8 @@ from types import TracebackType
 from typing import Any
 
 from ppsim.errors import PpsimError, printable
-from ppsim.sweep.cases import Case
-from ppsim.sweep.columns import Column, cells
+from ppsim.sweeps.cases import Case
+from ppsim.sweeps.columns import Column, cells
 
 LAYOUT = "1"
 ABOUT = ("name", "base", "sweep")

@@ -11,8 +11,8 @@ import pytest
 import ppsim
 from ppsim.config.load import load
 from ppsim.config.resolved import SEMANTICS, config_id, settings
-from ppsim.sweep.cases import Case, Resolver, listing
-from tests.sweep.sweeping import BASE, base_of, sweep_of, written
+from ppsim.sweeps.cases import Case, Resolver, listing
+from tests.sweeps.sweeping import BASE, base_of, sweep_of, written
 
 
 def cases_of(path: Path) -> list[Case]:

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ppsim.sweep.crew import Crew
-from ppsim.sweep.db import Row, SweepFile
-from ppsim.sweep.work import Task
+from ppsim.sweeps.crew import Crew
+from ppsim.sweeps.db import Row, SweepFile
+from ppsim.sweeps.work import Task
 
 Figures = dict[str, Any]
 

@@ -13,13 +13,13 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from ppsim.errors import ConfigError
-from ppsim.sweep.bound import step_bound, too_large
-from ppsim.sweep.cases import Base, Case, Resolver
-from ppsim.sweep.columns import Cell, Column, cells
-from ppsim.sweep.crew import Crew
-from ppsim.sweep.db import Row
-from ppsim.sweep.figures import work
-from ppsim.sweep.work import Task
+from ppsim.sweeps.bound import step_bound, too_large
+from ppsim.sweeps.cases import Base, Case, Resolver
+from ppsim.sweeps.columns import Cell, Column, cells
+from ppsim.sweeps.crew import Crew
+from ppsim.sweeps.db import Row
+from ppsim.sweeps.figures import work
+from ppsim.sweeps.work import Task
 
 Figures = dict[str, Any]
 

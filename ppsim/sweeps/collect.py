@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ppsim.errors import PpsimError, printable
-from ppsim.sweep.db import ABOUT, SweepFile
-from ppsim.sweep.folder import FILE, clear, shards
+from ppsim.sweeps.db import ABOUT, SweepFile
+from ppsim.sweeps.folder import FILE, clear, shards
 
 
 def parts(folder: Path) -> list[Path]:

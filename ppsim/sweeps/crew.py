@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-from ppsim.sweep.cases import Base
-from ppsim.sweep.db import Row
-from ppsim.sweep.pool import Pool
-from ppsim.sweep.work import Task
+from ppsim.sweeps.cases import Base
+from ppsim.sweeps.db import Row
+from ppsim.sweeps.pool import Pool
+from ppsim.sweeps.work import Task
 
 BATCH_S = 0.5
 """A batch is as many cases as take about that long: short beside a kill's loss, long beside a batch's cost."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.sweeping import BASE, MANY, call, finished, rows, seconds, started, wait_until, workers_of, written
+from tests.sweeps.sweeping import BASE, MANY, call, finished, rows, seconds, started, wait_until, workers_of, written
 
 pytestmark = pytest.mark.slow
 CASES = 432

@@ -14,9 +14,9 @@ from typing import Literal
 
 from ppsim.analysis.simulate import simulate
 from ppsim.errors import PpsimError
-from ppsim.sweep.cases import Base, Resolver
-from ppsim.sweep.db import Row
-from ppsim.sweep.figures import figures
+from ppsim.sweeps.cases import Base, Resolver
+from ppsim.sweeps.db import Row
+from ppsim.sweeps.figures import figures
 
 Task = tuple[str, str]
 """A case's id and what it sets, as JSON."""

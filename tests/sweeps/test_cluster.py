@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sweep.sweeping import BASE, MANY, call, finished, seconds, started, wait_until, written
+from tests.sweeps.sweeping import BASE, MANY, call, finished, seconds, started, wait_until, written
 
 pytestmark = pytest.mark.slow
 needs_dask = pytest.mark.skipif(

@@ -16,9 +16,9 @@ from typing import Any
 
 from ppsim.config import yamlfile
 from ppsim.config.load import load
-from ppsim.sweep.cases import Base
-from ppsim.sweep.pool import Pool
-from ppsim.sweep.work import run_batch
+from ppsim.sweeps.cases import Base
+from ppsim.sweeps.pool import Pool
+from ppsim.sweeps.work import run_batch
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 BASE = """\
