@@ -47,7 +47,7 @@ def limits(result: Result) -> tuple[Limit, ...]:
     makespan = result.timeline.makespan
     if not makespan or len(result.plan.ops) > MOST_OPS:
         return ()
-    spec = specify(result.experiment, result.schedule, result.problem)
+    spec = specify(result.experiment, result.problem)
     case = Case(result, spec)
     remedies = [remedy for cause in CAUSES if (remedy := cause(case)) is not None]
     runs = _Runs(result, spec)
