@@ -98,9 +98,7 @@ def test_never_worse_than_the_papers_building_block(name: str, block: Callable[[
     for costs in RATIOS:
         problem = experiment(name, p, m, costs=in_ms(*costs)).problem()
         instance = Instance.of(problem, experiment(name, p, m).schedule.memory(problem))
-        played, makespan, _ = play(
-            graphs(instance)[0], repeated(instance, block(p)), instance.memory.limit, [0] * p, tolerance=0, window=0
-        )
+        played, makespan, _ = play(graphs(instance)[0], repeated(instance, block(p)), [0] * p, tolerance=0, window=0)
         if len(played) == instance.ops:
             fits += 1
             assert ms(simulate(name, p, m, "compiled", costs=in_ms(*costs))) <= makespan / 1e6

@@ -28,7 +28,8 @@ class Graph:
     """What each op waits for and takes, in one direction of time, by op number.
 
     ``inputs`` are how many ops it waits for, ``own`` the op of its rank that waits for it, ``other`` the op of the
-    neighbouring stage that does so, ``lag`` the way there in ns, ``take`` and ``give`` memory at its start and end.
+    neighbouring stage that does so, ``lag`` the way there in ns, ``take`` and ``give`` memory at its start and end;
+    ``limit`` is what each rank has of it.
     """
 
     compiled: bool
@@ -41,6 +42,7 @@ class Graph:
     lag: Ints
     take: Ints
     give: Ints
+    limit: Ints
 
 
 def graphs(instance: Instance) -> tuple[Graph, Graph]:
@@ -63,20 +65,20 @@ def graphs(instance: Instance) -> tuple[Graph, Graph]:
     rank = np.array(instance.rank_of)[stage]
     duration = np.array(instance.duration, np.int64)[kind * S + stage]
 
-    def graph(own: np.ndarray, other: np.ndarray, lag: np.ndarray, back_own: np.ndarray, back_other: np.ndarray,
-              taken: np.ndarray, given: np.ndarray) -> Graph:  # fmt: skip
-        inputs = (back_own >= 0).astype(int) + (back_other >= 0)
-        columns = (rank, duration, inputs, own, other, lag, taken, given)
+    there = (after_own, after_other, np.where(forward, above, below), starts)
+    back = (before_own, before_other, np.where(forward, below, above), ends)
+
+    def graph(way: tuple[np.ndarray, ...], other_way: tuple[np.ndarray, ...]) -> Graph:
+        own, other, lag, taken = way
+        inputs = (other_way[0] >= 0).astype(int) + (other_way[1] >= 0)
+        columns = (rank, duration, inputs, own, other, lag, taken, other_way[3], np.array(instance.memory.limit))
         return Graph(instance.compiled, *(column(c.tolist(), instance.compiled) for c in columns))
 
-    return (
-        graph(after_own, after_other, np.where(forward, above, below), before_own, before_other, starts, ends),
-        graph(before_own, before_other, np.where(forward, below, above), after_own, after_other, ends, starts),
-    )
+    return graph(there, back), graph(back, there)
 
 
 def play(
-    graph: Graph, order: Sequence, limit: Ints, release: Ints, tolerance: int, window: int = WINDOW
+    graph: Graph, order: Sequence, release: Ints, tolerance: int, window: int = WINDOW
 ) -> tuple[Sequence, int, int]:
     """Play an order, from when each rank is released: (the order as played, its makespan, the longest span).
 
@@ -86,7 +88,7 @@ def play(
     flat = partial(column, compiled=graph.compiled)
     return _play.run(graph.compiled)(
         graph.rank, graph.duration, graph.inputs, graph.own, graph.other, graph.lag, graph.take, graph.give,
-        flat(order), flat(limit), flat(release), tolerance, window,
+        flat(order), graph.limit, flat(release), tolerance, window,
     )  # fmt: skip
 
 

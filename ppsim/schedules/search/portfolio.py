@@ -154,7 +154,7 @@ class _Search:
         forwards = graph is self.forward
         released = [0] * self.instance.ranks if forwards else self.released
         self.played += self.instance.ops
-        played, makespan, span = play(graph, order, self.instance.memory.limit, released, tolerance, window)
+        played, makespan, span = play(graph, order, released, tolerance, window)
         if len(played) < self.instance.ops:
             return played, NOTHING
         value = (makespan, span) if self.objective == "makespan" else (span, makespan)
