@@ -151,10 +151,18 @@ def refuse_dangerous(folder: Path) -> None:
         raise PpsimError(f"{_shown(folder)}: a link; ppsim writes only into folders of its own")
     if folder.exists() and not folder.is_dir():
         raise PpsimError(f"{_shown(folder)}: a file; results go into a folder")
+    refuse_file_above(folder)
     absolute = folder.absolute().resolve()
     here = Path.cwd().resolve()
     if absolute == Path.home().resolve() or absolute == here or absolute in here.parents:
         raise PpsimError(f"{_shown(folder)}: the home or working directory, or one above it; name a folder inside")
+
+
+def refuse_file_above(path: Path) -> None:
+    """Raises PpsimError where one of the folders that a path goes through is a file."""
+    for above in path.parents:
+        if above.exists() and not above.is_dir():
+            raise PpsimError(f"{_shown(path)}: can't be written: {_shown(above)} is a file, not a folder")
 
 
 def refuse_foreign(folder: Path, ours_too: Callable[[str], bool] = lambda _: False) -> None:

@@ -77,6 +77,8 @@ def test_same_input_same_bytes(result: ppsim.Result) -> None:
         (".", ".: the home or working directory, or one above it; name a folder inside"),
         ("link", "link: a link; ppsim writes only into folders of its own"),
         ("file", "file: a file; results go into a folder"),
+        ("file/x", "file/x: can't be written: file is a file, not a folder"),
+        ("file/x/y", "file/x/y: can't be written: file is a file, not a folder"),
         ("full", "full: ppsim didn't write mine.txt; move that away, or use --out"),
     ],
 )

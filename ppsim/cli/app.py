@@ -9,7 +9,20 @@ from typing import Annotated
 
 import typer
 
-from ppsim.cli import calibrate, compare, explain, export, fit, import_, listing, plot, run, search, sweep
+from ppsim.cli import (
+    calibrate,
+    compare,
+    explain,
+    export,
+    fit,
+    import_,
+    listing,
+    plot,
+    run,
+    search,
+    streams,
+    sweep,
+)
 from ppsim.cli.cases import INTERRUPTED
 
 DEADLOCK, WRONG_INPUT, BUG = 1, 2, 3
@@ -64,6 +77,7 @@ def main() -> None:
     """Entry point: a wrong input is one line per mistake and exit code 2, a deadlock 1, a bug says that it is one."""
     from ppsim.errors import DeadlockError, PpsimError
 
+    streams.prepare()
     signal.signal(signal.SIGINT, _interrupted)
     try:
         app()

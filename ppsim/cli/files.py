@@ -7,13 +7,15 @@ from pathlib import Path
 
 
 def written(path: Path, write: Callable[[Path], object]) -> None:
-    """Write a file. Raises PpsimError where that isn't possible."""
-    from ppsim.errors import PpsimError, printable
+    """Write a file, in a new folder where there is none. Raises PpsimError where that isn't possible."""
+    from ppsim.store import cannot, refuse_file_above
 
+    refuse_file_above(path)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         write(path)
-    except OSError as error:
-        raise PpsimError(f"{printable(str(path))}: can't be written: {error.strerror or error}") from None
+    except (OSError, ValueError) as error:
+        raise cannot(path, error) from None
 
 
 def text_written(path: Path, text: str, sources: Sequence[Path]) -> None:

@@ -74,7 +74,7 @@ def _model(name: str) -> dict[str, Any]:
 
 def _schedule(name: str, schedule: type[Schedule]) -> dict[str, Any]:
     settings = {key: field.default for key, field in schedule.model_fields.items() if key != "name"}
-    summary = (schedule.__doc__ or "").strip().splitlines()[0]
+    summary = (schedule.__doc__ or "").strip().partition("\n")[0].replace("``", "'")
     return {"schedule": name, "settings": ", ".join(settings), "what": summary}
 
 

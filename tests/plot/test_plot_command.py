@@ -49,7 +49,7 @@ def test_where_it_goes_and_as_what(arguments: tuple[str, ...], file: str, start:
     [
         (("--format", "gif"), "x-gantt.gif: a figure can't be written as '.gif' files; use png, svg, pdf\n"),
         (("--size", "papr"), "size: unknown size 'papr'; did you mean 'paper'? known: notebook, slide, paper\n"),
-        (("-o", "nowhere/a.png"), "nowhere/a.png: the figure can't be written: No such file or directory\n"),
+        (("-o", "x.yaml/a.png"), "x.yaml/a.png: can't be written: x.yaml is a file, not a folder\n"),
     ],
 )
 def test_what_is_wrong(arguments: tuple[str, ...], message: str, folder: Path) -> None:

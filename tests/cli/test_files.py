@@ -1,0 +1,39 @@
+"""Where commands write: into new folders, and never through a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_cli import BASE, call
+
+SWEEP = "sweep: {grid: {pipeline.microbatches: [4, 8]}}\n"
+OUTPUTS = [
+    ("plot", "x.yaml", "-o"),
+    ("export", "x.yaml", "--format", "torch-csv", "-o"),
+    ("compare", "x.yaml", "--schedules", "gpipe,1f1b", "-o"),
+    ("compare", "x.yaml", "--schedules", "gpipe,1f1b", "--parts"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "x.yaml").write_text(BASE + SWEEP, encoding="utf-8")
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", OUTPUTS, ids=" ".join)
+def test_a_file_in_a_new_folder(command: tuple[str, ...], folder: Path) -> None:
+    done = call(*command, "new/er/x.svg", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (folder / "new/er/x.svg").stat().st_size > 0
+
+
+@pytest.mark.parametrize("command", [*OUTPUTS, ("run", "x.yaml", "--out"), ("sweep", "x.yaml", "--out")], ids=" ".join)
+def test_a_path_through_a_file(command: tuple[str, ...], folder: Path) -> None:
+    done = call(*command, "file/x.svg", cwd=folder)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == "file/x.svg: can't be written: file is a file, not a folder"
+    assert (folder / "file").read_text(encoding="utf-8") == "mine"
