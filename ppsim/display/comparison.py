@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ppsim._words import percent, seconds, size
-from ppsim.display.console import table_of
+from ppsim.display.console import put, table_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ def comparison(found: Comparison, console: Console) -> None:
         row = found.rows[i]
         console.print(f"{row['schedule']}: {row['limit']}", soft_wrap=True)
     for note in NOTES:
-        console.print(note)
+        put(note, console)
 
 
 def compared(row: dict[str, Any]) -> dict[str, str]:

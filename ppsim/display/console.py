@@ -10,6 +10,8 @@ from ppsim.errors import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 
 def console(width: int = 120) -> Console:
@@ -32,7 +34,7 @@ def table_of(rows: list[dict[str, Any]], console: Console, title: str = "", tigh
     from rich.text import Text
 
     if not rows:
-        console.print(Text("nothing"))
+        put("nothing", console)
         return
     cells = [{key: printable(str(value)) for key, value in row.items()} for row in rows]
     for columns in _side_by_side(cells, console.width) if tight else [list(rows[0])]:
@@ -42,7 +44,17 @@ def table_of(rows: list[dict[str, Any]], console: Console, title: str = "", tigh
             table.add_column(key, overflow="fold", no_wrap=tight or key == columns[0])
         for row in cells:
             table.add_row(*(Text(row[key]) for key in columns))
-        console.print(table)
+        put(table, console)
+
+
+def put(shown: Table | Text | str, console: Console) -> None:
+    """Print text or a table without blanks at the ends of its lines."""
+    from rich.text import Text
+
+    for line in console.render_lines(shown, pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        text.rstrip()
+        console.print(text, no_wrap=True, overflow="ignore", crop=False)
 
 
 def _side_by_side(rows: Sequence[dict[str, str]], width: int) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""The progress bar of one run, on stderr where that is a terminal, once it takes longer than two seconds."""
+"""How far something is: a line on stderr where that is a terminal; of one run, once it takes over two seconds."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ppsim.engine.watch import Watch
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
 
 AFTER_S = 2.0
 EVERY_S = 0.2
@@ -33,16 +34,43 @@ def progress() -> Iterator[Watch]:
         onlooker.join()
 
 
+def one(out: Console) -> Progress:
+    """The bar of one run: its stage, how much of it is done, the time since it began."""
+    from rich.progress import Progress, TaskProgressColumn, TimeElapsedColumn
+
+    return Progress(
+        text_column(), bar_column(out), TaskProgressColumn(), TimeElapsedColumn(), console=out, transient=True
+    )
+
+
+def many(out: Console) -> Progress:
+    """The bar of a sweep: how many of its cases, the time to come, then words."""
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (bar_column(out), MofNCompleteColumn(), TimeRemainingColumn(), text_column())
+    return Progress(*columns, console=out, transient=True, disable=not out.is_terminal)
+
+
+def bar_column(out: Console) -> BarColumn:
+    """A bar that leaves most of the line to words."""
+    from rich.progress import BarColumn
+
+    return BarColumn(bar_width=min(40, out.width // 5))
+
+
+def text_column() -> TextColumn:
+    """A task's description on one line, with '…' where there is no room for all of it."""
+    from rich.progress import TextColumn
+    from rich.table import Column
+
+    return TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, overflow="ellipsis"))
+
+
 def _show(watch: Watch, out: Console, over: Event) -> None:
     """Show the stage, how much of it is done, and the time since, until it is over."""
     if over.wait(AFTER_S):
         return
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(),
-    )  # fmt: skip
-    with Progress(*columns, console=out, transient=True) as bars:
+    with one(out) as bars:
         shown, known = "", False
         task = bars.add_task(shown, visible=False)
         while not over.wait(EVERY_S):

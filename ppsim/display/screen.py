@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ppsim._words import seconds
 from ppsim.analysis.alternatives import what_if
 from ppsim.analysis.limit import lines
-from ppsim.display.console import table_of
+from ppsim.display.console import put, table_of
 from ppsim.display.headline import COLUMNS, headline, rank_rows
 from ppsim.errors import printable
 
@@ -35,26 +35,24 @@ def screen(result: Result, console: Console, files: list[str] | None = None, fol
     stages = f", v = {s['virtual_stages']}" if s["virtual_stages"] > 1 else ""
     copies = result.experiment.pipeline.data_parallel
     stages += f", data_parallel = {copies}" if copies > 1 else ""
-    console.print(
-        Text(
-            f"{printable(s['name'])}: {s['schedule']}, p = {s['ranks']}, m = {s['microbatches']}{stages}; "
-            f"{len(result.plan.ops):,} ops, engine {s['engine']}",
-            style="bold",
-        )
+    title = (
+        f"{printable(s['name'])}: {s['schedule']}, p = {s['ranks']}, m = {s['microbatches']}{stages}; "
+        f"{len(result.plan.ops):,} ops, engine {s['engine']}"
     )
+    put(Text(title, style="bold"), console)
     figures = Table.grid(padding=(0, 2))
     for name, value in headline(result):
         figures.add_row(Text(name, style="cyan"), Text(value))
-    console.print(figures)
-    console.print(_rank_table(result, console))
+    put(figures, console)
+    put(_rank_table(result, console), console)
     for cause in lines(result):
-        console.print(Text("limit: " + cause))
+        put("limit: " + cause, console)
     for warning in s["warnings"]:
-        console.print(Text(f"warning: {printable(warning['key'])}: {printable(warning['message'])}", style="yellow"))
+        put(Text(f"warning: {printable(warning['key'])}: {printable(warning['message'])}", style="yellow"), console)
     if files:
         console.print(Text(f"files: {printable(folder)}/{{{', '.join(files)}}}"), soft_wrap=True)
     if line := what_if(result):
-        console.print(Text(line))
+        put(line, console)
 
 
 def _rank_table(result: Result, console: Console) -> Table:
@@ -80,7 +78,7 @@ def _rank_table(result: Result, console: Console) -> Table:
 def chain(result: Result, row: int, links: Sequence[Link], console: Console) -> None:
     """Print why an op started when it did, latest first."""
     plan, timeline = result.plan, result.timeline
-    console.print(f"{plan.ops[row]} on rank {plan.ops.rank[row]} started at {seconds(timeline.start[row] / 1e9)}")
+    put(f"{plan.ops[row]} on rank {plan.ops.rank[row]} started at {seconds(timeline.start[row] / 1e9)}", console)
     rows = [
         {
             "": "because of" if number == 0 else "after",
@@ -93,6 +91,6 @@ def chain(result: Result, row: int, links: Sequence[Link], console: Console) -> 
     ]
     if rows:
         table_of(rows, console)
-        console.print("slack: were this link's end earlier by that much, the op would start earlier by as much")
+        put("slack: were this link's end earlier by that much, the op would start earlier by as much", console)
     else:
-        console.print("nothing held it: it is the first op of its rank and has no input")
+        put("nothing held it: it is the first op of its rank and has no input", console)

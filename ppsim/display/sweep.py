@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim._words import percent, seconds, size
 from ppsim.display.console import console, stderr_console, table_of
+from ppsim.display.progress import many, text_column
 from ppsim.errors import printable
 from ppsim.sweeps.columns import DIMENSIONS, Column
 from ppsim.sweeps.report import MEMORY, TOP, Ranking, grouped, short_names, thinned, varying
@@ -134,12 +135,7 @@ def told(progress: Progress, short: bool = False) -> str:
 @contextmanager
 def bar(total: int) -> Iterator[Callable[[Progress], None]]:
     """A progress bar on stderr, where that is a terminal."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bars
-
-    out = stderr_console()
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}", markup=False))
-    with Bars(*columns, console=out, transient=True, disable=not out.is_terminal) as bars:
+    with many(stderr_console()) as bars:
         task = bars.add_task("", total=total)
         yield lambda progress: bars.update(task, completed=progress.done, description=told(progress, short=True))
 
@@ -148,11 +144,9 @@ def bar(total: int) -> Iterator[Callable[[Progress], None]]:
 def spinner(words: str) -> Iterator[Callable[[str], None]]:
     """A line on stderr that says how far something is, where that is a terminal."""
     from rich.progress import Progress as Bars
-    from rich.progress import TextColumn
 
     out = stderr_console()
-    column = TextColumn("{task.description}", markup=False)
-    with Bars(column, console=out, transient=True, disable=not out.is_terminal) as bars:
+    with Bars(text_column(), console=out, transient=True, disable=not out.is_terminal) as bars:
         task = bars.add_task(words)
         yield lambda text: bars.update(task, description=f"{words}: {text}")
 

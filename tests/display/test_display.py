@@ -16,6 +16,7 @@ import pytest
 from rich.console import Console
 
 import ppsim
+from ppsim.display import listing
 from ppsim.display.comparison import comparison
 from ppsim.display.page import of_comparison, of_result
 from ppsim.display.screen import screen
@@ -94,6 +95,7 @@ def test_tables_fit_the_terminal_with_no_cell_cut(width: int) -> None:
     results = long_cells()
     for result in results:
         lines = printed(width, lambda console, r=result: screen(r, console))  # type: ignore[misc]
+        assert [line for line in lines if line != line.rstrip()] == []
         assert max(map(len, lines)) <= width
         heads = next(line for line in lines if line.startswith("rank"))
         assert "".join(lines).count("…") == (8 if result.summary["virtual_stages"] > 4 and "stages" in heads else 0)
@@ -102,10 +104,20 @@ def test_tables_fit_the_terminal_with_no_cell_cut(width: int) -> None:
     tables = [line for line in lines if line.startswith("schedule ")]
     assert max(map(len, tables)) <= width
     assert "…" not in "".join(lines)
+    assert [line for line in lines if line != line.rstrip()] == []
     columns = [name for line in tables for name in line.split()[1:]]
     assert (
         " ".join(columns) == "time ratio overhead span work bubble imbalance recomp. comm. peak least copies messages"
     )
+
+
+@pytest.mark.parametrize("what", ["schedules", "devices", "links", "models", "metrics", "formats"])
+@pytest.mark.parametrize("width", [80, 150])
+def test_lists_fit_the_terminal(what: str, width: int) -> None:
+    """No blanks at the ends of lines, which a paste or a diff would show, and no markup of docstrings."""
+    lines = printed(width, lambda console: listing.listing(listing.rows(what), console))
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert "`" not in "".join(lines)
 
 
 SHELL = """

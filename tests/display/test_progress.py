@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from rich.progress import Progress
 
 import ppsim
+from ppsim.display import progress
 from ppsim.engine.watch import Watch
 from tests.simulated import experiment
 
@@ -55,6 +60,22 @@ def test_a_long_run_shows_how_far_it_is(tmp_path: Path) -> None:
     assert len(set(shares)) > 2
     assert shares == sorted(shares)
     assert out.startswith("{")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+@pytest.mark.parametrize("make", [progress.one, progress.many])
+def test_a_bar_is_one_line_of_any_terminal(make: Callable[[Console], Progress], width: int) -> None:
+    """Words that don't fit end in '…', and the bar leaves room for them."""
+    out = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    with make(out) as bars:
+        bars.add_task(
+            "160 cases/s, best 41.3 ms: interleaved_1f1b, p = 64, m = 1024, v = 2", total=123_456, completed=12_345
+        )
+        (line,) = out.render_lines(bars.get_renderable(), pad=False)
+    text = "".join(segment.text for segment in line)
+    assert len(text) <= width
+    assert "160 cas" in text or width < 60
+    assert ("…" in text) == (width < 100)
 
 
 @pytest.mark.parametrize("engine", ["simpy", "compiled"])
