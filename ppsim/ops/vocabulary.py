@@ -83,28 +83,15 @@ def fuse(forward: OpTable, backward: OpTable) -> OpTable:
 
 def from_ops(items: Iterable[Op | tuple[Op, ...]]) -> OpTable:
     """A table from single ops and fused pairs (a pair is a tuple of two)."""
-    flat: list[Op] = []
-    group: list[int] = []
-    pairs = 0
-    for item in items:
-        if isinstance(item, Op):
-            flat.append(item)
-            group.append(NONE)
-        elif len(item) == 1:
-            flat.append(item[0])
-            group.append(NONE)
-        else:
-            flat.extend(item)
-            group.extend([pairs] * len(item))
-            pairs += 1
-    columns = np.array([(o.kind, o.stage, o.microbatch, o.peer) for o in flat], np.int32).reshape(-1, 4)
-    return OpTable.of_one_rank(
-        columns[:, 0].astype(np.int8),
-        columns[:, 1].copy(),
-        columns[:, 2].copy(),
-        np.array(group, np.int32) if pairs else Constant(_NOTHING, len(flat)),
-        columns[:, 3].copy() if np.any(columns[:, 3] != NONE) else Constant(_NOTHING, len(flat)),
-    )
+    cells = [(item,) if isinstance(item, Op) else item for item in items]
+    rows = [(o.kind, o.stage, o.microbatch, o.peer) for ops_of_cell in cells for o in ops_of_cell]
+    kind, stage, microbatch, peer = np.array(rows, np.int32).reshape(-1, 4).T.copy()
+    table = ops(kind, stage, microbatch, peer if np.any(peer != NONE) else NONE)
+    width = np.array([len(ops_of_cell) for ops_of_cell in cells], np.int64)
+    if not np.any(width > 1):
+        return table
+    number = np.where(width > 1, np.cumsum(width > 1) - 1, NONE).astype(np.int32)
+    return replace(table, group=np.repeat(number, width))
 
 
 def parse_row(cells: Iterable[str]) -> OpTable:
