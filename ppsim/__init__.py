@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from ppsim.analysis.simulate import simulate as simulate
     from ppsim.config.experiment import Experiment as Experiment
     from ppsim.config.load import load as load
+    from ppsim.display.sweeping import search as search
+    from ppsim.display.sweeping import sweep as sweep
     from ppsim.errors import ConfigError as ConfigError
     from ppsim.errors import DeadlockError as DeadlockError
     from ppsim.errors import FormatError as FormatError
@@ -54,6 +56,8 @@ _PUBLIC = {
     "read_trace": "ppsim.formats.traces",
     "simulate": "ppsim.analysis.simulate",
     "read_sweep": "ppsim.sweeps.export",
+    "search": "ppsim.display.sweeping",
+    "sweep": "ppsim.display.sweeping",
 }
 
 

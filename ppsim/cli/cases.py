@@ -68,6 +68,17 @@ def reasons(status: str, given: Sequence[tuple[str, str]]) -> None:
         typer.echo(line, err=True)
 
 
+def write_best(path: Path, base: Base, rows: list[dict[str, Any]], row: int) -> None:
+    """Write the config of a row of the table of the best, counted from 1."""
+    from ppsim.cli.files import text_written
+    from ppsim.sweeps.chosen import case_config, nth
+
+    why = f"row {row} of the best of {base.path.name}"
+    text = case_config(base, nth(rows, row, "the table of the best")["changes"], path.parent, why)
+    text_written(path, text, [base.path])
+    typer.echo(f"{path}: row {row}", err=True)
+
+
 @contextmanager
 def pool(jobs: int | None, cluster: str | None, tasks: int) -> Iterator[Pool]:
     """Workers of this machine, or of a cluster."""

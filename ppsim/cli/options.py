@@ -29,6 +29,11 @@ Set = Annotated[
 EngineOption = Annotated[EngineName, typer.Option(help="auto: SimPy up to 20,000 ops, compiled above.")]
 
 
+WriteBest = Annotated[
+    Path | None,
+    typer.Option("--write-best", metavar="FILE", help="Write the best case's config there.", show_default=False),
+]
+Row = Annotated[int, typer.Option("--row", min=1, help="Of the table's rows, the one that --write-best writes.")]
 Jobs = Annotated[int | None, typer.Option(min=1, help="Worker processes (default: one per core).", show_default=False)]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ppsim.cli import cases
-from ppsim.cli.options import Cluster, Config, Jobs, Set
+from ppsim.cli.options import Cluster, Config, Jobs, Row, Set, WriteBest
 
 if TYPE_CHECKING:
     from ppsim.sweeps.cases import Base
@@ -24,6 +24,8 @@ def search(
     top: Annotated[int, typer.Option(min=1, help="How many of the best to find.")] = 10,
     jobs: Jobs = None,
     cluster: Cluster = None,
+    best: WriteBest = None,
+    row: Row = 1,
     json_: Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Find the fastest cases of a sweep that fit into memory, without simulating those that can't be among them."""
@@ -59,16 +61,17 @@ def search(
         typer.echo(json.dumps(_search_json(space, found, limits), indent=2))
     else:
         display_sweep.search(space, found, limits, columns)
+    if best is not None:
+        cases.write_best(best, base, found.best, row)
 
 
 def _limit(base: Base, changes: str) -> str:
     """What limits a case's step."""
     from ppsim.analysis.limit import lines
     from ppsim.analysis.simulate import simulate
-    from ppsim.sweeps.cases import Resolver
+    from ppsim.sweeps.chosen import case_experiment
 
-    resolver = Resolver(base)
-    return lines(simulate(resolver.experiment(resolver.settings(json.loads(changes))), engine="auto"))[0]
+    return lines(simulate(case_experiment(base, changes), engine="auto"))[0]
 
 
 def _search_json(space: Space, found: Found, limits: list[str]) -> dict[str, Any]:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ppsim.cli import cases
-from ppsim.cli.options import Cluster, Config, Jobs, RankBy, Set
+from ppsim.cli.options import Cluster, Config, Jobs, RankBy, Row, Set, WriteBest
 
 if TYPE_CHECKING:
     from ppsim.sweeps.cases import Base, Case
     from ppsim.sweeps.columns import Column
     from ppsim.sweeps.db import SweepFile
+    from ppsim.sweeps.report import Ranking
 
 
 NOTHING_WORKED = 1
@@ -41,12 +42,13 @@ def sweep(
     limit: Annotated[int | None, typer.Option(min=1, help="Run at most so many cases now.", show_default=False)] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would run; write nothing.")] = False,
     rank_by: RankBy = None,
+    best: WriteBest = None,
+    row: Row = 1,
 ) -> None:
     """Simulate every case of a sweep; a second start goes on where the first was stopped."""
     from ppsim.sweeps import folder as folders
     from ppsim.sweeps.columns import parameters
     from ppsim.sweeps.db import SweepFile
-    from ppsim.sweeps.export import write_tables
     from ppsim.sweeps.report import check_figure
 
     part = None if shard is None else folders.Shard.parse(shard)
@@ -73,7 +75,9 @@ def sweep(
             _run(file, base, jobs, cluster, limit)
             counts = file.counts()
             if part is None:
-                _tables(file, target, rank_by, write_tables)
+                ranked = _tables(file, target, rank_by)
+                if best is not None:
+                    cases.write_best(best, base, ranked.best, row)
             elif not counts.get("pending"):
                 typer.echo(f"{target / file_name}: finished; when all {part.of} are: ppsim collect {target}", err=True)
             _exit(counts)
@@ -86,12 +90,11 @@ def collect(
     """Put the shards of a sweep together."""
     from ppsim.sweeps import collect as collecting
     from ppsim.sweeps import folder as folders
-    from ppsim.sweeps.export import write_tables
 
     files = collecting.parts(folder)
     folders.prepare(folder)
     with folders.locked(folder, folders.FILE), collecting.merged(folder, files) as file:
-        _tables(file, folder, rank_by, write_tables)
+        _tables(file, folder, rank_by)
         _exit(file.counts())
 
 
@@ -150,19 +153,22 @@ def _run(file: SweepFile, base: Base, jobs: int | None, cluster: str | None, lim
         raise SystemExit(cases.INTERRUPTED)
 
 
-def _tables(file: SweepFile, folder: Path, rank_by: str | None, write: Callable[[SweepFile, Path], list[str]]) -> None:
-    """Write the tables, then show failures, the best ten and the front."""
+def _tables(file: SweepFile, folder: Path, rank_by: str | None) -> Ranking:
+    """Write the tables, then show failures, the best ten and the front; returns these."""
     from ppsim.display import sweep as display_sweep
     from ppsim.store import cannot
+    from ppsim.sweeps.export import write_tables
     from ppsim.sweeps.report import ranking
 
     try:
-        names = write(file, folder)
+        names = write_tables(file, folder)
     except OSError as error:
         raise cannot(folder, error) from None
     cases.reasons("failed", file.reasons("failed"))
-    display_sweep.ranking(ranking(file, rank_by), [column for column in file.columns() if column.role == "parameter"])
+    ranked = ranking(file, rank_by)
+    display_sweep.ranking(ranked, [column for column in file.columns() if column.role == "parameter"])
     typer.echo(f"files: {folder}/{{{', '.join([file.path.name, *names])}}}")
+    return ranked
 
 
 def _exit(counts: dict[str, int]) -> None:

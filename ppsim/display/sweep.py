@@ -11,12 +11,15 @@ from ppsim._words import percent, seconds, size
 from ppsim.display.console import console, stderr_console, table_of
 from ppsim.display.progress import many, text_column
 from ppsim.errors import printable
+from ppsim.metrics import known
 from ppsim.sweeps.columns import DIMENSIONS, Column
-from ppsim.sweeps.report import MEMORY, TOP, Ranking, grouped, short_names, thinned, varying
+from ppsim.sweeps.report import MEMORY, TOP, Ranking, grouped, shared, short_names, thinned, varying
 from ppsim.sweeps.run import Progress
 from ppsim.units import show
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from ppsim.sweeps.search import Found, Space
 
 REASONS = 5
@@ -68,6 +71,30 @@ def table(rows: Sequence[dict[str, Any]], columns: Sequence[Column], figures: Se
     ]
 
 
+def same(rows: Sequence[dict[str, Any]], columns: Sequence[Column]) -> str:
+    """'same in all: p = 8, micro_batch_size = 2': what was varied and makes no column; '' where all of it does."""
+    units = {column.name: column.unit for column in columns}
+    names = short_names([column.name for column in columns])
+    parts = [
+        f"{HEADS.get(names[key], names[key])} = {cell(value, units[key])}"
+        for key, value in shared(columns, rows).items()
+    ]
+    return f"same in all: {', '.join(parts)}" if parts else ""
+
+
+def best_means(figure: str) -> str:
+    """'step_time_s, less is better'."""
+    metric = known("run").get(figure.split(".")[0])
+    return f"{figure}, {'more' if metric is not None and metric.better == 'high' else 'less'} is better"
+
+
+def _shown(rows: Sequence[dict[str, Any]], columns: Sequence[Column], figures: Sequence[str], out: Console) -> None:
+    """A table of cases and, under it, what they share."""
+    table_of(table(rows, columns, figures), out)
+    if words := same(rows, columns):
+        out.print(printable(words), soft_wrap=True, markup=False)
+
+
 def reasons(status: str, given: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Lines that say why cases were skipped or failed: how many, why, and what the first of them sets."""
     groups = grouped(given)
@@ -82,7 +109,7 @@ def ranking(found: Ranking, columns: Sequence[Column]) -> None:
     if not found.finished:
         return
     out = console()
-    out.print(f"ranked by {found.figure}: {found.why}", soft_wrap=True)
+    out.print(f"ranked by {best_means(found.figure)}: {found.why}", soft_wrap=True)
     if not found.fitting:
         out.print(f"none of the {found.finished:,} cases fits into memory")
         return
@@ -90,12 +117,12 @@ def ranking(found: Ranking, columns: Sequence[Column]) -> None:
         out.print(f"{found.finished - found.fitting:,} of {found.finished:,} cases don't fit into memory: left out")
     figures = list(dict.fromkeys((found.figure, "step_time_s", "bubble_ratio", MEMORY)))
     out.print(f"best {len(found.best)} of {found.fitting:,}:")
-    table_of(table(found.best, columns, figures), out)
+    _shown(found.best, columns, figures, out)
     if len(found.front) > 1:
         front = thinned(found.front, TOP)
         some = f"{len(front)} of the {len(found.front)} cases" if len(front) < len(found.front) else "cases"
         out.print(f"{some} that none beats in both {found.figure} and peak memory:")
-        table_of(table(front, columns, figures), out)
+        _shown(front, columns, figures, out)
 
 
 def search(space: Space, found: Found, limits: Sequence[str], columns: Sequence[Column]) -> None:
@@ -111,9 +138,9 @@ def search(space: Space, found: Found, limits: Sequence[str], columns: Sequence[
     if not found.best:
         out.print("no case fits into memory")
         return
-    rows = table(found.best, columns, ["step_time_s", "bubble_ratio", MEMORY])
-    out.print(f"the best {len(rows)}, as certain as if all had been simulated:")
-    table_of(rows, out)
+    best = best_means("step_time_s")
+    out.print(f"the best {len(found.best)} by {best}, as certain as if all had been simulated:", soft_wrap=True)
+    _shown(found.best, columns, ["step_time_s", "bubble_ratio", MEMORY], out)
     for number, limit in enumerate(limits, start=1):
         out.print(f"{number}: {limit}", soft_wrap=True)
 

@@ -14,6 +14,8 @@ from ppsim.sweeps.db import SweepFile
 from ppsim.sweeps.export import ordered
 
 MEMORY = "peak_memory_bytes"
+IDENTITY = ("id", "changes")
+"""What names a case, beside its parameters and figures."""
 TOP = 10
 Figures = dict[str, Any]
 
@@ -52,7 +54,7 @@ def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
     name = f'"{figure}"'
     direction = "DESC" if metric is not None and metric.better == "high" else "ASC"
     order = f"{name} {direction}, {MEMORY}, id"
-    shown = ["id", *(column.name for column in columns)]
+    shown = [*IDENTITY, *(column.name for column in columns)]
     ranked = f"{fits} AND {name} IS NOT NULL"
     best = [dict(zip(shown, row, strict=True)) for row in file.rows(shown, ranked, order, TOP)]
     fitting = sum(1 for _ in file.rows(["id"], fits))
@@ -131,5 +133,11 @@ def thinned(rows: Sequence[Figures], most: int) -> list[Figures]:
 
 
 def varying(parameters: Sequence[Column], rows: Sequence[Figures]) -> list[str]:
-    """The parameters to show beside the rows: those in which they differ, and the schedule."""
+    """The parameters in which these rows differ, and the schedule; the others are ``shared``."""
     return [c.name for c in parameters if c.name == "schedule" or len({row[c.name] for row in rows}) > 1]
+
+
+def shared(parameters: Sequence[Column], rows: Sequence[Figures]) -> dict[str, Any]:
+    """What was varied and is the same in all of these rows."""
+    shown = varying(parameters, rows)
+    return {c.name: rows[0][c.name] for c in parameters if rows and c.name not in shown}
