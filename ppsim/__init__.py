@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ppsim.errors import ScheduleError as ScheduleError
     from ppsim.formats.torch_live import from_torch as from_torch
     from ppsim.formats.traces import read_trace as read_trace
+    from ppsim.metrics import metric as metric
     from ppsim.schedules import Schedule as Schedule
     from ppsim.sweeps.export import read_sweep as read_sweep
 
@@ -51,6 +52,7 @@ _PUBLIC = {
     "fit": "ppsim.analysis.measured.fit",
     "Measured": "ppsim.analysis.measured.table",
     "from_torch": "ppsim.formats.torch_live",
+    "metric": "ppsim.metrics",
     "Result": "ppsim.analysis.result",
     "Schedule": "ppsim.schedules",
     "read_trace": "ppsim.formats.traces",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ppsim
-from ppsim.analysis.explain import limits
+from ppsim.analysis.explain import waiting
 from tests.simulated import ms, simulate
 
 CONFIGS = Path(__file__).parent.parent / "configs"
@@ -61,7 +61,7 @@ def test_a_device_at_half_speed_is_named() -> None:
     """All stages F + B = 3 but one of 6: sum over stages + (m-1) · slowest = 4·3 + 3 + 7·6 = 57; ranks wait for it."""
     result = simulate("gpipe", 4, 8, cluster={"speed": [1, 1, 0.5, 1]})
     assert ms(result) == 57
-    assert limits(result).endswith("waiting for rank 2 to finish its work")
+    assert waiting(result).endswith("waiting for rank 2 to finish its work")
 
 
 @pytest.mark.parametrize(("k", "percent"), [(2, 11.1), (4, 15.8), (8, 17.9)])

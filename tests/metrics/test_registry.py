@@ -80,7 +80,7 @@ def test_traffic_by_hand(result: ppsim.Result) -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_a_new_column_per_rank_is_one_function(result: ppsim.Result) -> None:
-    @metric(scope="rank", unit="count", better="low", definition="ops that it runs")
+    @ppsim.metric(scope="rank", unit="count", better="low", definition="ops that it runs")
     def ops_run(run: Run) -> list[int]:
         """Ops of every rank."""
         return [len(run.plan.ops.rows(rank)) for rank in range(run.plan.ops.ranks)]
