@@ -36,17 +36,13 @@ ARRIVAL[Kind.REDUCE_GRAD] = Sort.SYNC
 
 def sorts(run: Run, event: Numbers) -> Sorts:
     """The Sort of each of these events of the plan, OTHER for none (-1)."""
-    return run.once(_sorts)[event]
-
-
-def _sorts(run: Run) -> Sorts:
-    """The Sort of every event, and at last that of none."""
     plan = run.plan
     n, t = len(plan.ops), len(plan.transfers)
-    out = np.zeros(plan.events.count + 1, np.int8)
-    out[n : 2 * n] = Sort.OP
-    out[2 * n + t : 2 * n + 2 * t] = Sort.LEFT
-    out[2 * n + 2 * t : -1] = ARRIVAL[plan.ops.kind[plan.transfers.producer]]
+    out = np.zeros(len(event), np.int8)
+    out[(event >= n) & (event < 2 * n)] = Sort.OP
+    out[(event >= 2 * n + t) & (event < 2 * n + 2 * t)] = Sort.LEFT
+    arrival = np.flatnonzero(event >= 2 * n + 2 * t)
+    out[arrival] = ARRIVAL[plan.ops.kind[plan.transfers.producer[event[arrival] - (2 * n + 2 * t)]]]
     return out
 
 
