@@ -37,6 +37,7 @@ def simulate(
     experiment = _under(experiment, schedule)
     problem = replace(experiment.problem(), compiled=engine == "compiled")
     found = list(notices(experiment, problem))
+    per_step = _per_step(experiment, problem)
     spec = specify(experiment, problem)
     orders = _checked_orders(experiment.schedule, problem)
     watch.at("plan")
@@ -46,7 +47,7 @@ def simulate(
     except DeadlockError as deadlock:
         raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
     watch.at("metrics")
-    executed = _executed(experiment, problem, Run(plan, timeline, problem, SIMULATED))
+    executed = Run(plan, timeline, problem, SIMULATED, **per_step)
     found += [*plan.notices, *_unused(experiment, problem, plan), *too_much(executed)]
     spread = _spread(experiment, executed, engine)
     return Result(experiment, problem, orders, executed, engine_name, tuple(dict.fromkeys(found)), spread)
@@ -101,18 +102,17 @@ def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, A
     return repeats(nominal.plan, experiment.uncertainty, measure)
 
 
-def _executed(experiment: Experiment, problem: Problem, run: Run) -> Run:
-    """The run with what is known of its samples, tokens and operations."""
+def _per_step(experiment: Experiment, problem: Problem) -> dict[str, Any]:
+    """What is known of a step's samples, tokens and operations, as a Run names it."""
     samples, tokens, peak = experiment.samples_per_step, experiment.tokens_per_sample, experiment.peak_flops
     per_microbatch = sum(problem.costs.flops, Fraction(0))
     passes = 3 if experiment.schedule.trains else 1  # a backward computes twice what its forward does
-    return replace(
-        run,
-        samples_per_step=samples,
-        tokens_per_step=samples * tokens if samples is not None and tokens is not None else None,
-        flops_per_step=round(passes * per_microbatch * problem.microbatches) if problem.costs.flops else None,
-        peak_flops=None if peak is None else round(peak * problem.ranks),
-    )
+    return {
+        "samples_per_step": samples,
+        "tokens_per_step": samples * tokens if samples is not None and tokens is not None else None,
+        "flops_per_step": round(passes * per_microbatch * problem.microbatches) if problem.costs.flops else None,
+        "peak_flops": None if peak is None else round(peak * problem.ranks),
+    }
 
 
 def _causes(experiment: Experiment, problem: Problem) -> Iterator[str]:
