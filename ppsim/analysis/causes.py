@@ -7,19 +7,17 @@ A function takes a run and what its plan was built from, and gives nothing where
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 
-from ppsim._words import seconds
-from ppsim.analysis.result import Result
+from ppsim.analysis.remedy import Case, Remedy, ranks_named, time, times_scaled, with_costs
 from ppsim.analysis.whatif import free_links, on_cluster, without_recomputation
-from ppsim.engine.timeline import PER_SECOND
 from ppsim.hardware.cluster import PairLink
 from ppsim.metrics import bubble
 from ppsim.ops import MOVES, Kind, among
-from ppsim.plan import CheckedOrders, PlanSpec, Sending, check
+from ppsim.plan import PlanSpec, Sending, check
 from ppsim.schedules import known
 from ppsim.schedules.one_f_one_b import OneFOneB
 from ppsim.units import show
@@ -28,30 +26,6 @@ NOTABLE = Fraction(1, 100)
 """A rank with less than this part more work than the mean isn't named."""
 SLOWER = 1.5
 """A link is slower than the others from this multiple of their median message time on."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A run, and what its plan was built from."""
-
-    result: Result
-    spec: PlanSpec
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """A cause that a run has, and the run without it."""
-
-    cause: str
-    found: str
-    """What was found, as in 'rank 7 has 12 % more work than the mean'."""
-    without: str
-    """What the step is without it, as in 'balanced it would be'."""
-    change: Callable[[PlanSpec], PlanSpec]
-    orders: Callable[[PlanSpec], CheckedOrders] | None = None
-    """The orders of the changed run, where they aren't the same."""
-    steps: int = 1
-    """The changed run does the work of so many of today's."""
 
 
 Cause = Callable[[Case], Remedy | None]
@@ -73,10 +47,10 @@ def unequal_work(case: Case) -> Remedy | None:
     def balanced(before: PlanSpec) -> PlanSpec:
         holders = before.problem.placement.ranks_of
         shares = [sum((work[rank] for rank in ranks), Fraction(0)) / len(ranks) for ranks in holders]
-        return _times_scaled(before, [mean / share if share else Fraction(1) for share in shares])
+        return times_scaled(before, [mean / share if share else Fraction(1) for share in shares])
 
     verb = "has" if len(heaviest) == 1 else "have"
-    found = f"{_ranks(heaviest)} {verb} {excess:.0f} % more work than the mean{hint}"
+    found = f"{ranks_named(heaviest)} {verb} {excess:.0f} % more work than the mean{hint}"
     return Remedy("work", found, "balanced it would be", balanced)
 
 
@@ -88,7 +62,7 @@ def straggler(case: Case) -> Remedy | None:
     if not slow:
         return None
     longer = f"{float(usual / min(speeds)):.3g} times as long as the others for the same work"
-    found = f"the straggler rank {slow[0]} takes" if len(slow) == 1 else f"the stragglers, {_ranks(slow)}, take"
+    found = f"the straggler rank {slow[0]} takes" if len(slow) == 1 else f"the stragglers, {ranks_named(slow)}, take"
     mended = [max(speed, usual) for speed in speeds]
     return Remedy(
         "straggler", f"{found} {longer}", "at their speed it would be", lambda before: on_cluster(before, speed=mended)
@@ -124,7 +98,7 @@ def messages(case: Case) -> Remedy | None:
     forwards = plan.duration[(plan.ops.kind == Kind.F) & (plan.ops.rank == src)]
     hides = int(forwards.mean()) if len(forwards) else 0
     why = (
-        f"longer than the forward ({_time(hides)}) that they should hide behind"
+        f"longer than the forward ({time(hides)}) that they should hide behind"
         if longest > hides
         else "which no work on the critical path hides"
     )
@@ -138,12 +112,12 @@ def messages(case: Case) -> Remedy | None:
         more = f" (so do {len(ends) - 1} other links)" if len(ends) > 1 else ""
         return Remedy(
             "messages",
-            f"messages {src}→{dst} take {_time(longest)}{more}, {why}",
+            f"messages {src}→{dst} take {time(longest)}{more}, {why}",
             "with that link free it would be" if len(ends) == 1 else "with those links free it would be",
             lambda before: on_cluster(before, links=[*before.topology.cluster.links, *freed]),
         )
     return Remedy(
-        "messages", f"messages take {_time(longest)}, as {src}→{dst}, {why}", "with free links it would be", free_links
+        "messages", f"messages take {time(longest)}, as {src}→{dst}, {why}", "with free links it would be", free_links
     )
 
 
@@ -220,9 +194,9 @@ def optimizer(case: Case) -> Remedy | None:
         return None
     return Remedy(
         "optimizer",
-        f"the optimizer takes {_time(int(taken.max()))}",
+        f"the optimizer takes {time(int(taken.max()))}",
         "without it the step would be",
-        lambda before: _with_costs(before, optimizer=(Fraction(0),) * before.problem.stages),
+        lambda before: with_costs(before, optimizer=(Fraction(0),) * before.problem.stages),
     )
 
 
@@ -246,7 +220,7 @@ def moves(case: Case) -> Remedy | None:
 
     def unmoved(before: PlanSpec) -> PlanSpec:
         nothing = (Fraction(0),) * before.problem.stages
-        return _with_costs(before, activation=nothing, held_for_weight_grad=nothing, stage_input=nothing)
+        return with_costs(before, activation=nothing, held_for_weight_grad=nothing, stage_input=nothing)
 
     return Remedy(
         "memory", "activations are moved to other ranks and back", "with moves of no size it would be", unmoved
@@ -316,28 +290,3 @@ CAUSES: tuple[Cause, ...] = (
     batch_normalisation, optimizer, overhead, moves, barrier, few_microbatches, order,
 )  # fmt: skip
 """Every cause; of two that would win the same the earlier is named."""
-
-
-def _times_scaled(spec: PlanSpec, factors: list[Fraction]) -> PlanSpec:
-    costs = spec.problem.costs
-    timed = ("forward", "backward", "input_grad", "weight_grad", "recompute")
-    changes = {name: tuple(v * f for v, f in zip(getattr(costs, name), factors, strict=True)) for name in timed}
-    if costs.overlapped is not None:
-        changes["overlapped"] = tuple(v * f for v, f in zip(costs.overlapped, factors, strict=True))
-    return _with_costs(spec, **changes)
-
-
-def _with_costs(spec: PlanSpec, **changes: tuple[Fraction, ...]) -> PlanSpec:
-    costs = replace(spec.problem.costs, **changes)  # type: ignore[arg-type]  # the changes are of per-stage values
-    return replace(spec, problem=replace(spec.problem, costs=costs))
-
-
-def _ranks(ranks: list[int]) -> str:
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    shown = ", ".join(map(str, ranks[:4])) + (", …" if len(ranks) > 4 else "")
-    return f"ranks {shown}"
-
-
-def _time(ns: int) -> str:
-    return seconds(ns / PER_SECOND)

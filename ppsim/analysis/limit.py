@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ppsim._words import seconds
-from ppsim.analysis.causes import CAUSES, Case, Remedy
+from ppsim.analysis.causes import CAUSES
 from ppsim.analysis.explain import waiting
+from ppsim.analysis.remedy import Case, Remedy, time
 from ppsim.analysis.result import Result
 from ppsim.analysis.specify import specify
 from ppsim.engine import Engine, run
-from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import DeadlockError, PpsimError
 from ppsim.plan import PlanSpec, build
 
@@ -70,7 +69,7 @@ def limits(result: Result) -> tuple[Limit, ...]:
             gone, base = [*gone, remedy], both
     if not named and len(hidden) > 1 and makespan - (all_gone := runs.without(hidden)) >= worth:
         text = "; ".join(remedy.found for remedy in hidden)
-        named.append(Limit("together", f"{text}; without all of these it would be {_time(all_gone)}", all_gone))
+        named.append(Limit("together", f"{text}; without all of these it would be {time(all_gone)}", all_gone))
     return tuple(named)
 
 
@@ -106,8 +105,4 @@ def _limit(remedy: Remedy, without: int) -> Limit:
 
 
 def _sentence(remedy: Remedy, ns: int) -> str:
-    return f"{remedy.found}; {remedy.without} {_time(ns)}"
-
-
-def _time(ns: int) -> str:
-    return seconds(ns / PER_SECOND)
+    return f"{remedy.found}; {remedy.without} {time(ns)}"
