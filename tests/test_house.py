@@ -18,7 +18,7 @@ LOOPS = {
 """Modules whose functions may be longer and take more, and why."""
 
 YET_TO_COME = (
-    "ppsim/formats/megatron/", "ppsim/formats/shell/", "ppsim/plot/", "ppsim/units.py"
+    "ppsim/plot/", "ppsim/units.py"
 )  # fmt: skip
 """Rooms that are larger than this and are being rebuilt."""
 

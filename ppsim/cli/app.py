@@ -65,7 +65,7 @@ app.command()(sweep.sweep)
 app.command()(sweep.collect)
 app.command()(search.search)
 app.command()(calibrate.calibrate)
-app.add_typer(import_.importing, name="import")
+app.command("import", no_args_is_help=True)(import_.import_)
 
 
 def _interrupted(*_: object) -> None:

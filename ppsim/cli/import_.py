@@ -1,8 +1,8 @@
-"""The command line of other frameworks' settings: ``ppsim import megatron``."""
+"""The command line of other frameworks' launch files: ``ppsim import FILE``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
@@ -11,26 +11,23 @@ import typer
 
 MAX_BYTES = 1 << 20
 
-importing = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Make an experiment of another framework's settings."
-)
 
-
-@importing.callback()
-def _several() -> None:
-    """Keep ``megatron`` a command of its own."""
-
-
-@importing.command()
-def megatron(
-    arguments: Annotated[Path, typer.Argument(metavar="ARGS_FILE", help="A launch script or a list of arguments.")],
+def import_(
+    names: Annotated[
+        list[str],
+        typer.Argument(metavar="[LAUNCHER] FILE", help="A launch script, a list of arguments, a settings file."),
+    ],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="File (default: standard output).")] = None,
+    as_: Annotated[
+        str | None,
+        typer.Option("--as", metavar="LAUNCHER", help="Whose file it is (default: whichever it looks like)."),
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A variable of the script, as in --set NNODES=4. Repeatable."),
     ] = None,
     world_size: Annotated[
-        int | None, typer.Option(min=1, help="GPUs in all (default: as the script gives it).", show_default=False)
+        int | None, typer.Option(min=1, help="GPUs in all (default: as the file gives it).", show_default=False)
     ] = None,
     layer_forward: Annotated[
         str | None, typer.Option(metavar="TIME", help="A layer's forward (default: 1 ms).", show_default=False)
@@ -40,26 +37,36 @@ def megatron(
         typer.Option(metavar="TIME", help="A layer's backward (default: twice its forward).", show_default=False),
     ] = None,
 ) -> None:
-    """Make an experiment of Megatron's arguments. The file is parsed, never run."""
+    """Make an experiment of another framework's launch file. The file is parsed, never run."""
     from ppsim import _textfile as textfile
     from ppsim.errors import ConfigError, printable
-    from ppsim.formats.megatron import convert
+    from ppsim.formats import launch
+
+    if len(names) > 2 or (len(names) == 2 and as_ is not None):
+        raise ConfigError(f"{printable(names[-1])}: one file at a time, as in ppsim import megatron args.sh")
+    path = Path(names[-1])
+    times = launch.Times(_time("--layer-forward", layer_forward), _time("--layer-backward", layer_backward))
+    text = textfile.read(path, "a launch file", MAX_BYTES)
+    file = launch.File(text, str(path), _fixed(set_ or ()), world_size, _beside(path))
+    found = launch.convert(file, as_ if len(names) == 1 else names[0], times)
+    if output is None:
+        typer.echo(found.text, nl=False)
+    else:
+        _write(output, path, found.text)
+    for note in found.notes:
+        typer.echo(printable(note), err=True)
+
+
+def _fixed(settings: Sequence[str]) -> dict[str, str]:
+    from ppsim.errors import ConfigError, printable
 
     fixed: dict[str, str] = {}
-    for setting in set_ or ():
+    for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name:
             raise ConfigError(f"--set {printable(setting)}: write NAME=VALUE, e.g. NNODES=4")
         fixed[name] = value
-    forward, backward = _time("--layer-forward", layer_forward), _time("--layer-backward", layer_backward)
-    text = textfile.read(arguments, "a launch script", MAX_BYTES)
-    found = convert(text, str(arguments), fixed, world_size, forward, backward, _beside(arguments))
-    if output is None:
-        typer.echo(found.text, nl=False)
-    else:
-        _write(output, arguments, found.text)
-    for note in found.notes:
-        typer.echo(printable(note), err=True)
+    return fixed
 
 
 def _beside(script: Path) -> Callable[[str], str | None]:

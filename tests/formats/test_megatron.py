@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ import ppsim
 from ppsim.config.experiment import Experiment
 from ppsim.costs.partition.layout import SplitError, from_layout
 from ppsim.errors import FormatError
-from ppsim.formats.megatron import Imported, convert
+from ppsim.formats import launch
+from ppsim.formats.launch import File, Imported, Times
 from ppsim.formats.megatron import layers as sharing
 
 SMALL = "--micro-batch-size 1 --global-batch-size 8 --seq-length 128 --hidden-size 64 --bf16 "
@@ -89,6 +92,10 @@ run_cmd="torchrun --nproc_per_node ${GPUS} ../pretrain.py ${options}"
 echo ${run_cmd}
 eval ${run_cmd}
 """
+
+
+def convert(text: str, label: str, fixed: Mapping[str, str] = {}, world_size: int | None = None) -> Imported:
+    return launch.convert(File(text, label, fixed, world_size), "megatron")
 
 
 def command(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -263,7 +270,7 @@ def test_a_split_keeps_every_layer_or_names_others_that_do(layers: int, ranks: i
                 assert max(split.layers) - min(split.layers) <= 1
             elif sharing.FIRST in asked:
                 first, last = int(asked[sharing.FIRST]), int(asked[sharing.LAST])
-                split, total = sharing.uneven(layers, ranks, chunks, first, last), layers
+                split, total = sharing.uneven(layers, ranks, chunks, (first, last)), layers
             else:
                 total = int(asked.get("--num-layers", layers))
                 own = int(asked.get("--num-virtual-stages-per-pipeline-rank", chunks))
@@ -396,6 +403,35 @@ SCHEDULES = [
 ]  # fmt: skip
 
 
+OWN = [
+    ("--enable-zero-bubble --zero-bubble-v-schedule", "zbv", 782),
+    ("--zero-bubble-v-schedule", "zbv", 782),
+    ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup half", "v_half", None),
+    ("--zero-bubble-v-schedule --zero-bubble-v-schedule-mem-setup min", "v_min", None),
+    ("--enable-zero-bubble --zero-bubble-max-pending-backward 16", {"name": "zb", "max_in_flight": 16}, None),
+    ("--enable-zero-bubble", {"name": "zb", "max_in_flight": 8}, None),
+    ("--enable-zbh1-pipeline", "zb_h1", 768 + 7 * 4),
+    ("--use-dualpipev", "dualpipev", None),
+    ("--use-dualpipe", "dualpipe", None),
+    ("--num-seq-splits 2", {"name": "seq1f1b", "slices": 2}, None),
+    ("--num-seq-splits 1", "1f1b", 852),
+    ("", "1f1b", 852),
+]
+
+
+@pytest.mark.parametrize(("arguments", "schedule", "step_ms"), OWN, ids=[row[0] for row in OWN])
+def test_schedules_of_relatives(arguments: str, schedule: Any, step_ms: float | None, tmp_path: Path) -> None:
+    """F = I = W = 4 ms a rank, p 8, m 64: 64 · 12 = 768 ms of work; 1F1B adds (p-1)(F+I+W), ZB-H1 (p-1)F, ZB-V (p-1)F/2."""
+    base = "--num-layers 16 --pipeline-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 64 "
+    file = File(base + arguments, "args.sh", world_size=8)
+    text = launch.convert(file, None, Times(Fraction(2, 1000), Fraction(4, 1000))).text
+    experiment = loaded(text, tmp_path)
+    given = {"name": schedule} if isinstance(schedule, str) else schedule
+    assert {key: getattr(experiment.schedule, key) for key in given} == given
+    if step_ms is not None:
+        assert makespan_ms(experiment) == step_ms
+
+
 @pytest.mark.parametrize(("arguments", "schedule", "p2p", "grad_sync"), SCHEDULES)
 def test_schedule_and_runtime(
     arguments: str, schedule: dict[str, Any], p2p: str, grad_sync: str, tmp_path: Path
@@ -470,6 +506,26 @@ def test_all_mistakes_at_once_with_their_lines(tmp_path: Path) -> None:
 
 
 REFUSED = [
+    (
+        "--num-layers 30 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 3 --decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 8",
+        "4 and 8 layers on the first or last rank aren't a multiple of v = 3; what works: --decoder-first-pipeline-num-layers 3 --decoder-last-pipeline-num-layers 9",
+    ),
+    ("--num-layers 8 --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 --nproc_per_node 8 --num-experts 8", "world size 8 isn't a multiple of expert tensor 1 x expert 8 x pipeline 4 = 32 GPUs; 32 GPUs work, as by --nnodes 4"),
+    ("--num-layers 8 --pipeline-model-parallel-size 2 --tensor-model-parallel-size 4 --expert-tensor-parallel-size 2 --expert-model-parallel-size 4 --nproc_per_node 8 --num-experts 8", "expert tensor 2 x expert 4 x pipeline 2 = 16 GPUs; 16 GPUs work"),
+    ("--num-layers 8 --expert-model-parallel-size 4 --num-experts 6", "6 experts can't be spread evenly over 4 ranks"),
+    ("--num-layers 8 --pipeline-model-parallel-size 4 --no-pipeline-parallel", "contradicts --pipeline-model-parallel-size 4"),
+    ("--num-layers 8 --pipeline-model-parallel-size 2 --enable-1f1b-v", "1F1B over a V isn't modelled"),
+    ("--num-layers 8 --pipeline-model-parallel-size 2 --enable-zero-bubble --num-virtual-stages-per-pipeline-rank 2", "--enable-zero-bubble: with virtual stages isn't modelled"),
+    ("--num-layers 8 --pipeline-model-parallel-size 2 --zero-bubble-v-schedule --num-virtual-stages-per-pipeline-rank 2", "contradicts --zero-bubble-v-schedule"),
+    ("--num-layers 6 --pipeline-model-parallel-size 2 --zero-bubble-v-schedule", "with two stages each, a V: --num-layers 4 or 8 works"),
+    ("--num-layers 8 --pipeline-model-parallel-size 2 --enable-zbh1-pipeline --enable-zero-bubble", "contradicts"),
+    ("--num-layers 16 --pipeline-model-parallel-size 8 --use-dualpipev", "--global-batch-size 16 or more"),
+    ("--num-layers 8 --enable-zero-bubble", "needs a pipeline of 2 or more ranks"),
+    ("--num-layers 8 --pipeline-model-parallel-size 2 --interleave-group-size 4", "isn't modelled; leave it out for Megatron's"),
+    ("--num-layers 8 --cpu-offloading", "moved to the host aren't modelled"),
+    ("--num-layers 8 --fine-grained-activation-offloading", "moved to the host aren't modelled"),
+    ("--num-layers 8 --overlap-moe-expert-parallel-comm --delay-wgrad-compute --expert-model-parallel-size 2", "put off inside a fused pair"),
+    ("python pretrain_t5.py --num-layers 8", "pretrain_t5.py: models of an encoder and a decoder aren't read"),
     ("--num-layers 8 --pipeline-model-parallel-size 4 --nproc_per_node 6", "6 isn't a multiple of tensor 1 x pipeline 4 x context 1 = 4 GPUs; 4 or 8 GPUs work"),
     ("--num-layers 8 --pipeline-model-parallel-size 4 --nproc_per_node 8 --nnodes 1 --tensor-model-parallel-size 8", "32 GPUs work, as by --nnodes 4"),
     ("--num-layers 8 --global-batch-size 9 --micro-batch-size 2", "micro-batch size 2 x 1 data-parallel replicas = 2; 8 or 10 works"),

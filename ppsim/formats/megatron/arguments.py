@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from ppsim.errors import did_you_mean, shown
+from ppsim.formats.launch.settings import Mistake
 from ppsim.formats.megatron.layers import LAYOUT
 from ppsim.formats.megatron.options import (
     CHOICES,
+    CONFIG,
     EXTRA,
     KNOWN,
     LAUNCHER,
@@ -42,13 +44,6 @@ class Given(NamedTuple):
     line: int
 
 
-class Mistake(NamedTuple):
-    """What is wrong, and the line (0: of the file as a whole)."""
-
-    line: int
-    text: str
-
-
 class Arguments:
     """What words give: ``given`` by today's name, ``others`` by name, ``mistakes``, ``missing``, ``notes``."""
 
@@ -67,6 +62,10 @@ class Arguments:
         self.readable = True
         """Whether the file's text is that of a shell at all, and has arguments."""
         self.words = words
+        self.job: Mapping[str, str] = {}
+        """What the script's header says to Slurm."""
+        self.files: Mapping[str, str] = {}
+        """Files that the script writes."""
         self.missing = tuple(dict.fromkeys(missing for word in words for missing in word.missing))
         self._take(words)
 
@@ -178,7 +177,7 @@ class Arguments:
         if value is None or not value.text:
             if today not in MODEL_NUMBERS and today not in TEXTS:
                 self.mistakes.append(Mistake(line, f"{spelt}: its value is missing"))
-        elif value.missing:
+        elif value.missing and today != CONFIG:  # a path that the script writes to is the same wherever it is
             self.given.pop(today, None)
             self.unknown[today] = (line, value.missing[0])
         elif today in CHOICES and value.text not in CHOICES[today]:

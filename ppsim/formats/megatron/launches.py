@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ppsim.errors import FormatError, did_you_mean, shown
-from ppsim.formats.megatron.arguments import Arguments, Mistake
+from ppsim.formats.launch.settings import File, Mistake
+from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.options import MARKS, OLD, PRINTS, PROGRAMS
 from ppsim.formats.shell.lines import Line
 from ppsim.formats.shell.outcomes import outcomes
-from ppsim.formats.shell.pieces import Word, fields, joined
+from ppsim.formats.shell.pieces import Word, fields, joined, text_of
 from ppsim.formats.shell.script import Script
 from ppsim.formats.shell.state import Command, Fork
 
-Load = Callable[[str], str | None]
 
-
-def read(
-    text: str, label: str, fixed: Mapping[str, str], load: Load | None = None, idle: frozenset[str] = frozenset()
-) -> Arguments:
+def read(file: File, idle: frozenset[str] = frozenset()) -> Arguments:
     """The arguments that a script gives Megatron; what is wrong with the script is a mistake of theirs.
 
     Of ``idle`` arguments it doesn't matter which values they have.
@@ -31,7 +28,7 @@ def read(
     needless: dict[tuple[str, int], Fork] = {}
     met: list[Fork] = []
     try:
-        for script, forks in outcomes(text, label, fixed, runs_megatron, load):
+        for script, forks in outcomes(file.text, file.label, file.fixed, runs_megatron, file.load):
             asked |= script.asked
             names |= script.state.variables.keys()
             met += script.forks
@@ -54,16 +51,18 @@ def read(
         broken = Arguments()
         broken.readable = False
         line, _, message = str(error).partition(": ")
-        number, _, file = line.partition(" of ")
-        broken.mistakes.append(Mistake(Line(int(number), file) if file else int(number), message))
+        number, _, label = line.partition(" of ")
+        broken.mistakes.append(Mistake(Line(int(number), label) if label else int(number), message))
         return broken
     if found is None or first is None:
         raise AssertionError("a script has one way at least")
+    found.job = first.source.job
+    found.files = {name: text_of(pieces) for name, pieces in first.state.files.items()}
     _tell(found, first)
     if listed := [f"`{shown(f.text)[1:-1]}` (line {f.line})" for f in needless.values() if f.key not in apart]:
         found.notes.append(f"not decided, and not needed: {', '.join(listed)}")
     found.mistakes += [_undecided(fork, met, changed) for fork, changed in apart.values()]
-    for name in sorted(set(fixed) - asked):
+    for name in sorted(set(file.fixed) - asked):
         hint = did_you_mean(name, [*names, *(m.name for m in found.missing if m.name)])
         found.mistakes.append(Mistake(0, f"--set {name}: nothing in the file depends on it{hint}"))
     return found

@@ -17,13 +17,17 @@ FIRST, LAST = "--decoder-first-pipeline-num-layers", "--decoder-last-pipeline-nu
 LAYOUT = "--pipeline-model-parallel-layout"
 
 
-def even(layers: int, ranks: int, chunks: int, embedding: bool = False, loss: bool = False, extra: int = 0) -> Split:
-    """The same for every stage, where the embedding or the loss may count as a layer."""
+Ends = tuple[int | None, int | None]
+
+
+def even(layers: int, ranks: int, chunks: int, counted: tuple[bool, bool] = (False, False), extra: int = 0) -> Split:
+    """The same for every stage, where (the embedding, the loss) may count as a layer."""
+    embedding, loss = counted
     stages = ranks * chunks
-    counted = layers + embedding + loss
-    if counted % stages:
-        raise SplitError(_uneven(layers, ranks, chunks, counted - layers))
-    counts = [counted // stages] * stages
+    whole = layers + embedding + loss
+    if whole % stages:
+        raise SplitError(_uneven(layers, ranks, chunks, whole - layers))
+    counts = [whole // stages] * stages
     counts[0] -= embedding
     counts[-1] -= loss
     return _split(layers, counts, ranks, extra)
@@ -44,13 +48,14 @@ def chunks_of(layers: int, ranks: int, per_chunk: int, counted: int = 0) -> int:
     return per_rank // per_chunk
 
 
-def uneven(layers: int, ranks: int, chunks: int, first: int | None, last: int | None, extra: int = 0) -> Split:
-    """So many on the first or the last rank, the others alike."""
+def uneven(layers: int, ranks: int, chunks: int, given: Ends, extra: int = 0) -> Split:
+    """So many on (the first, the last) rank, the others alike."""
+    first, last = given
     if ranks == 1:
         if {first, last} - {None, layers}:
-            given = first if first not in (None, layers) else last
+            count = first if first not in (None, layers) else last
             raise SplitError(
-                f"one rank holds all {layers} layers; with {given}, {layers - (given or 0)} would be lost; leave "
+                f"one rank holds all {layers} layers; with {count}, {layers - (count or 0)} would be lost; leave "
                 f"{FIRST} and {LAST} out"
             )
         return even(layers, 1, chunks, extra=extra)
@@ -63,7 +68,7 @@ def uneven(layers: int, ranks: int, chunks: int, first: int | None, last: int | 
         return middle == 0 if not middle_ranks else middle > 0 and middle % (middle_ranks * chunks) == 0
 
     if not works(middle, *ends):
-        raise SplitError(_unequal_ends(layers, ranks, chunks, first, last, works))
+        raise SplitError(_unequal_ends(layers, ranks, chunks, given, works))
     each = middle // middle_ranks if middle_ranks else 0
     per_rank = [each if first is None else first, *[each] * (ranks - 2), each if last is None else last]
     return _split(layers, [count // chunks for _ in range(chunks) for count in per_rank], ranks, extra)
@@ -110,21 +115,26 @@ def _equal_middle(layers: int, ranks: int) -> tuple[int, int, int] | None:
     return min(found)[2:] if found else None
 
 
-def _unequal_ends(
-    layers: int, ranks: int, chunks: int, first: int | None, last: int | None, works: Callable[..., bool]
-) -> str:
+def _unequal_ends(layers: int, ranks: int, chunks: int, given: Ends, works: Callable[..., bool]) -> str:
     """Why the first and last rank's layers don't go with the others', and the nearest that do."""
-    ends = [count for count in (first, last) if count is not None]
+    last = given[1]
+    ends = [count for count in given if count is not None]
     rest, between = layers - sum(ends), ranks - len(ends)
     terms = " + ".join(map(str, ends))
     over = f" x {chunks} virtual stages" if chunks > 1 else ""
     why = f"{layers} layers, {terms} on the first or last rank: {rest} are left for {between} other ranks{over}"
     each = between * chunks
-    if each and rest > 0:
+    if uneven := [count for count in ends if count % chunks]:
+        why = f"{' and '.join(map(str, uneven))} layers on the first or last rank aren't a multiple of v = {chunks}"
+    elif each and rest > 0:
         why += f", {each} x {rest // each} = {rest - rest % each}, {rest % each} would be lost"
     fixed, key = (ends[0], LAST) if len(ends) == 2 else (0, FIRST if last is None else LAST)
     if len(ends) == 2 and (fixed < 1 or fixed % chunks):
-        return f"{why}; each must be a multiple of {chunks}, at least that"
+        most = min(layers, 400)
+        both = [(a, b) for a in range(chunks, most, chunks) for b in range(chunks, most, chunks)]
+        fitting = [ends_ for ends_ in both if works(layers - sum(ends_), *ends_)]
+        nearest = min(fitting, key=lambda pair: (abs(pair[0] - ends[0]) + abs(pair[1] - ends[1]), pair), default=None)
+        return why + (f"; what works: {FIRST} {nearest[0]} {LAST} {nearest[1]}" if nearest else "")
 
     def fits(count: int) -> bool:
         mine = (fixed, count) if len(ends) == 2 else (count,)

@@ -25,10 +25,11 @@ PENDING, V_MEMORY = "--zero-bubble-max-pending-backward", "--zero-bubble-v-sched
 ZB_H1, DUALPIPE, DUALPIPEV = "--enable-zbh1-pipeline", "--use-dualpipe", "--use-dualpipev"
 SEQUENCE_SPLITS, PARTITION = "--num-seq-splits", "--pp-partition-method"
 PADDING, NO_PIPELINE = "--allow-padding-num-layers", "--no-pipeline-parallel"
+CONFIG, ULYSSES = "--deepspeed_config", "--ds-sequence-parallel-size"
 
 NUMBERS = (
     LAYERS, "--hidden-size", "--seq-length", MICRO, GLOBAL, TENSOR, PIPELINE, CONTEXT, EXPERT, EXPERT_TENSOR, PER_CHUNK,
-    CHUNKS, FIRST, LAST, GROUP, RECOMPUTED_LAYERS, EXTRA, SEQUENCE_SPLITS,
+    CHUNKS, FIRST, LAST, GROUP, RECOMPUTED_LAYERS, EXTRA, SEQUENCE_SPLITS, ULYSSES,
 )  # fmt: skip
 MODEL_NUMBERS = {
     "--num-attention-heads": "heads", "--num-query-groups": "kv_heads", "--kv-channels": "head_size",
@@ -57,7 +58,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     METHOD: ("uniform", "block"),
     V_MEMORY: ("min", "half", "zb"),
 }
-TEXTS = (LAYOUT, PENDING, PARTITION, "--recompute-modules", "--rampup-batch-size", "--deepspeed_config", *MODEL_TEXTS)
+TEXTS = (LAYOUT, PENDING, PARTITION, "--recompute-modules", "--rampup-batch-size", CONFIG, *MODEL_TEXTS)
 """Options whose value is a text; of several words the first is kept."""
 LAUNCHER = ("--nproc-per-node", "--nnodes", "--num-gpus", "--num-nodes")
 OLD = {
@@ -73,7 +74,7 @@ OLD = {
     "--num-layers-in-last-pipeline-stage": LAST,
     "--overlap-p2p-comm": "--overlap-p2p-communication",
     "--moe-topk": "--moe-router-topk",
-    "--deepspeed-config": "--deepspeed_config",
+    "--deepspeed-config": CONFIG,
 }
 """Earlier names, and today's."""
 MEANT = {

@@ -6,7 +6,7 @@ tree_sitter is imported only where a script is read.
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from ppsim.errors import FormatError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node, Parser
 
-    from ppsim.formats.shell.pieces import Elements, Piece
+    from ppsim.formats.shell.pieces import Elements, Piece, Spot
 
 _PLACEHOLDER = re.compile(r"^(\s*(?:export\s+)?\w+=[^\s<>'\"]*)(<[^<>\n()&|;'\"]+>)(?=\S*\s*(?:#.*)?$)", re.MULTILINE)
 _BRACED = re.compile(r"(?<=\$)\{[^{}'\"`\n]*\}")
@@ -40,6 +40,28 @@ class Source:
         self.root = _parser().parse(self._skeleton().encode()).root_node
         if self.root.has_error:
             self._check(self.root)
+
+    @cached_property
+    def job(self) -> dict[str, str]:
+        """What a batch script's header says to Slurm: options by their long name."""
+        found: dict[str, str] = {}
+        for line in re.findall(r"^#SBATCH[ \t]+(.*)$", self.text, re.MULTILINE):
+            for name, value in re.findall(r"(--?[a-zA-Z][\w-]*)[= \t]*([^\s#]*)", line.split(" #")[0]):
+                found[_LONG.get(name, name)] = value
+        return found
+
+    def environment(self) -> dict[str, str]:
+        """Variables that Slurm sets by that header."""
+        job = {name: value for name, value in self.job.items() if value.isdigit()}
+        nodes, per_node, tasks = (job.get(name) for name in ("--nodes", "--ntasks-per-node", "--ntasks"))
+        if tasks is None and nodes and per_node:
+            tasks = str(int(nodes) * int(per_node))
+        named = {
+            "SLURM_NNODES": nodes, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NTASKS": tasks,
+            "SLURM_NTASKS_PER_NODE": per_node, "SLURM_GPUS_PER_NODE": job.get("--gpus-per-node"),
+            "SLURM_CPUS_PER_TASK": job.get("--cpus-per-task"),
+        }  # fmt: skip
+        return {name: value for name, value in named.items() if value is not None}
 
     def _skeleton(self) -> str:
         """The text with what the grammar needn't see as plain letters, a byte for each character."""
@@ -70,6 +92,7 @@ class Source:
 _WORDS = frozenset(
     ("string", "expansion", "arithmetic_expansion", "command_substitution", "heredoc_body", "concatenation")
 )
+_LONG = {"-N": "--nodes", "-n": "--ntasks", "-c": "--cpus-per-task", "-J": "--job-name", "-G": "--gpus"}
 
 
 @cache
@@ -95,8 +118,8 @@ class _Nothing:
     def value(self, name: str, text: str, line: int) -> Elements | Missing:
         return Missing(text, line, "")
 
-    def parameter(self, inside: str, text: str, line: int, quoted: bool, depth: int) -> Elements | Missing:
-        return Missing(text, line, "")
+    def parameter(self, inside: str, spot: Spot) -> Elements | Missing:
+        return Missing(spot.text, spot.line, "")
 
     def output(self, command: str, text: str, line: int) -> Sequence[Piece] | Missing:
         return Missing(text, line, "")

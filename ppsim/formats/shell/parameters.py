@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ppsim.formats.shell.patterns import as_regex, is_plain
-from ppsim.formats.shell.pieces import Elements, Missing, Piece, Variables, lost, missing_in, text_of
+from ppsim.formats.shell.pieces import Elements, Missing, Piece, Spot, Variables, lost, missing_in, text_of
 from ppsim.formats.shell.words import Scanner
 
 _FORM = re.compile(
@@ -29,8 +29,9 @@ class Store(Variables, Protocol):
         """Set a variable, for ``${name:=default}``."""
 
 
-def parameter(store: Store, inside: str, text: str, line: int, quoted: bool, depth: int) -> Elements | Missing:
+def parameter(store: Store, inside: str, spot: Spot) -> Elements | Missing:
     """What ``${inside}`` stands for, or why that isn't known."""
+    text, line, _, depth = spot
     form = _FORM.fullmatch(inside)
     if form is None:
         return _unread(text, line)
@@ -46,7 +47,7 @@ def parameter(store: Store, inside: str, text: str, line: int, quoted: bool, dep
     if not rest:
         return found
     if default := re.fullmatch(r"(:?)([-=?+])(.*)", rest, re.DOTALL):
-        return _default(store, name, found, default, (text, line, quoted, depth))
+        return _default(store, name, found, default, spot)
     if isinstance(found, Missing):
         return found
     if (missing := missing_in(piece for element in found for piece in element)) is not None:
@@ -77,14 +78,12 @@ def _indirect(store: Store, found: Elements | Missing, rest: str, text: str, lin
     name = text_of(element)
     if missing_in(element) or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+", name):
         return missing_in(element) or _unread(text, line)
-    return parameter(store, f"{name}{rest}", text, line, True, 1) if rest else store.value(name, text, line)
+    return parameter(store, f"{name}{rest}", Spot(text, line, True, 1)) if rest else store.value(name, text, line)
 
 
-def _default(
-    store: Store, name: str, found: Elements | Missing, form: re.Match[str], where: tuple[str, int, bool, int]
-) -> Elements | Missing:
+def _default(store: Store, name: str, found: Elements | Missing, form: re.Match[str], spot: Spot) -> Elements | Missing:
     """``${A:-B}``, ``${A-B}``, ``${A:+B}``, ``${A:=B}``, ``${A:?B}``."""
-    text, line, quoted, depth = where
+    text, line, quoted, depth = spot
     colon, operator, word = form.groups()
     pieces = [] if isinstance(found, Missing) else [piece for element in found for piece in element]
     unknown = found if isinstance(found, Missing) else missing_in(pieces)

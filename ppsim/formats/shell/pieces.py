@@ -44,13 +44,22 @@ class Word(NamedTuple):
     cut: bool = False
 
 
+class Spot(NamedTuple):
+    """An expansion as it is written, its line, whether it is quoted, and how many others it stands in."""
+
+    text: str
+    line: int
+    quoted: bool = False
+    depth: int = 0
+
+
 class Variables(Protocol):
     """Where the values of expansions come from."""
 
     def value(self, name: str, text: str, line: int) -> Elements | Missing:
         """The elements of a variable, or why they aren't known."""
 
-    def parameter(self, inside: str, text: str, line: int, quoted: bool, depth: int) -> Elements | Missing:
+    def parameter(self, inside: str, spot: Spot) -> Elements | Missing:
         """What ``${inside}`` stands for, but for a plain name."""
 
     def output(self, command: str, text: str, line: int) -> Sequence[Piece] | Missing:

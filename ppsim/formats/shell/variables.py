@@ -10,7 +10,7 @@ from ppsim.errors import FormatError
 from ppsim.formats.shell import parameters
 from ppsim.formats.shell.conditions import Truth, Undecided
 from ppsim.formats.shell.grammar import Source
-from ppsim.formats.shell.pieces import Elements, Missing, Piece, fields, lost, missing_in, text_of
+from ppsim.formats.shell.pieces import Elements, Missing, Piece, Spot, fields, lost, missing_in, text_of
 from ppsim.formats.shell.state import Command, Fork, State
 from ppsim.formats.shell.words import Scanner
 
@@ -40,7 +40,8 @@ class Values:
     ) -> None:
         self.source, self.launches, self.load, self.decisions = source, launches, load, decisions
         self.fixed: dict[str, Elements] = {name: [[Piece(value, 0)]] for name, value in fixed.items()}
-        self.state = State()
+        self.state = State({name: [[Piece(value, 0)]] for name, value in source.environment().items()})
+        self.state.exported = frozenset(self.state.variables)
         self.forks: list[Fork] = []
         self.status: Truth = True
         """Whether the last command succeeded."""
@@ -119,9 +120,9 @@ class Values:
     def _nothing(self, text: str, line: int) -> Missing:
         return Missing(text, line, "no such element", unset=True)
 
-    def parameter(self, inside: str, text: str, line: int, quoted: bool, depth: int) -> Elements | Missing:
+    def parameter(self, inside: str, spot: Spot) -> Elements | Missing:
         """What ``${inside}`` stands for, but for a plain name."""
-        return parameters.parameter(self, inside, text, line, quoted, depth)
+        return parameters.parameter(self, inside, spot)
 
     def assign(self, name: str, value: Elements) -> None:
         """Set a variable."""

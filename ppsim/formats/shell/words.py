@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from ppsim.errors import FormatError
 from ppsim.formats.shell.arithmetic import value_of
 from ppsim.formats.shell.lines import Lines
-from ppsim.formats.shell.pieces import Missing, Piece, Variables, hole, missing_in, text_of
+from ppsim.formats.shell.pieces import Missing, Piece, Spot, Variables, hole, missing_in, text_of
 
 MAX_DEPTH = 40
 """How deep defaults may nest, as in ``${A:-${B:-1}}``."""
@@ -193,7 +193,7 @@ class Scanner:
         elif self.depth >= MAX_DEPTH:
             raise FormatError(f"{line}: expansions are nested deeper than {MAX_DEPTH} levels")
         else:
-            found = self.variables.parameter(inside, text, line, quoted, self.depth + 1)
+            found = self.variables.parameter(inside, Spot(text, line, quoted, self.depth + 1))
         if isinstance(found, Missing):
             out.append(Piece(text, line, missing=found))
             return

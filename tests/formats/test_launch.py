@@ -1,0 +1,183 @@
+"""Launch files by launcher: a minimal file of each kind, whose it is, and the experiment that it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import ppsim
+from ppsim.config.experiment import Experiment
+from ppsim.errors import FormatError
+from ppsim.formats import launch
+from ppsim.formats.launch import File, Imported, Times
+
+RUN = "torchrun --nproc_per_node 8 pretrain_gpt.py --micro-batch-size 1 --bf16 --seq-length 128 --hidden-size 64 "
+MILLISECONDS = Times(Fraction(1, 1000), Fraction(2, 1000))
+
+
+def imported(text: str, label: str = "run.sh", name: str | None = None, **options: Any) -> Imported:
+    files: Mapping[str, str] = options.pop("files", {})
+    return launch.convert(File(text, label, load=files.get, **options), name, MILLISECONDS)
+
+
+def experiment(found: Imported, tmp_path: Path) -> Experiment:
+    path = tmp_path / "imported.yaml"
+    path.write_text(found.text, encoding="utf-8")
+    return ppsim.load(path)
+
+
+def refused(text: str, label: str = "run.sh", **options: Any) -> str:
+    with pytest.raises(FormatError) as error:
+        imported(text, label, **options)
+    return str(error.value)
+
+
+class Case(NamedTuple):
+    """A file, whose it is, and what the experiment says: per stage milliseconds of forwards, and other values."""
+
+    name: str
+    text: str
+    launcher: str
+    forward_ms: list[int]
+    schedule: str
+    microbatches: int
+    label: str = "run.sh"
+    options: Mapping[str, Any] = {}
+
+
+DECIDED = (
+    "AC=${AC:-none}\nif [ $AC = full ]; then O='--recompute-granularity full --recompute-method uniform'\n"
+    "elif [ $AC = sel ]; then O='--recompute-granularity selective'; else O=; fi\n"
+    f"{RUN} --num-layers 32 --pipeline-model-parallel-size 4 --global-batch-size 64 $O\n"
+)
+DEEPSPEED = (
+    "#!/bin/bash\n#SBATCH --nodes=48\n#SBATCH --ntasks-per-node=1\nCONF=./ds.$SLURM_JOBID.json\n"
+    'cat <<EOT > $CONF\n{"train_micro_batch_size_per_gpu": 2, "train_batch_size": 2048}\nEOT\n'
+    'export LAUNCHER="python -m torch.distributed.run --nproc_per_node 8 --nnodes $SLURM_NNODES"\n'
+    'export CMD=" `pwd`/pretrain_gpt.py --tensor-model-parallel-size 4 --pipeline-model-parallel-size 12 --bf16 \\\n'
+    "  --pp-partition-method 'type:transformer|embedding' --num-layers 70 --micro-batch-size 2 \\\n"
+    '  --global-batch-size 2048 --deepspeed --deepspeed_config $CONF"\n'
+    'srun bash -c "$LAUNCHER --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log\n'
+)
+CASES = [
+    Case("megatron", f"{RUN} --num-layers 8 --pipeline-model-parallel-size 4 --global-batch-size 8", "megatron", [2] * 4, "1f1b", 4),
+    Case("arguments alone", "--micro-batch-size 1\n--num_layers 8\n--global_batch_size 8\n", "megatron", [8], "1f1b", 8, "args.txt"),
+    Case("decided by a default", DECIDED, "megatron", [8] * 4, "1f1b", 32),
+    Case("decided by a user", DECIDED, "megatron", [8] * 4, "1f1b", 32, options={"fixed": {"AC": "full"}}),
+    Case(
+        "a command with pwd in a string, piped within", "D=`pwd`\nO='--num-layers 8'\n"
+        f'CMD="torchrun {RUN.partition(" ")[2]} $D/x.py $O --pipeline-model-parallel-size 8 --global-batch-size 8 2>&1 | tee log"\neval $CMD',
+        "megatron", [1] * 8, "1f1b", 8,
+    ),
+    Case("bloom", DEEPSPEED, "megatron-deepspeed", [5, *[6] * 10, 5], "1f1b", 128),
+    Case(
+        "deepspeed's launcher", "deepspeed --num_gpus 4 --num_nodes 2 pretrain_gpt.py --deepspeed --num-layers 10 "
+        "--pipeline-model-parallel-size 4 --micro-batch-size 1 --global-batch-size 16", "megatron-deepspeed", [3, 3, 2, 2], "1f1b", 8,
+    ),
+    Case(
+        "no pipeline", f"{RUN} --num-layers 8 --global-batch-size 8 --deepspeed --no-pipeline-parallel", "megatron-deepspeed", [8], "1f1b", 1,
+    ),
+    Case(
+        "zero bubble", f"{RUN} --num-layers 16 --pipeline-model-parallel-size 8 --global-batch-size 64 --enable-zero-bubble "
+        "--zero-bubble-v-schedule", "zero-bubble", [1] * 16, "zbv", 64,
+    ),
+    Case(
+        "padded", f"{RUN} --num-layers 10 --pipeline-model-parallel-size 4 --global-batch-size 8 --allow-padding-num-layers",
+        "zero-bubble", [2, 3, 3, 2], "1f1b", 4,
+    ),
+    Case(
+        "pai", "TP=$1\nPP=$2\nif [ $3 = bf16 ]; then P='--bf16'; elif [ $3 = fp16 ]; then P='--fp16'; fi\n"
+        "R='torchrun --nproc_per_node 8 pretrain_qwen.py --num-layers 28 --micro-batch-size 1 --global-batch-size 8 "
+        "--patch-tokenizer-type Qwen2Tokenizer'\n"
+        'CMD="$R --tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP $P"\necho $CMD\neval $CMD',
+        "pai-megatron-patch", [7] * 4, "1f1b", 4, options={"fixed": {"1": "1", "2": "4", "3": "bf16"}},
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_a_minimal_file_of_each_kind(case: Case, tmp_path: Path) -> None:
+    """At 1 ms a layer's forward the milliseconds of a stage are its layers; m = global batch / (micro batch · replicas)."""
+    found = imported(case.text, case.label, **case.options)
+    assert launch.launcher_of(File(case.text, case.label)).name == case.launcher
+    made = experiment(found, tmp_path)
+    times = [time * 1000 for time in made.problem().costs.forward]
+    assert (times, made.schedule.name, made.pipeline.microbatches) == (
+        case.forward_ms,
+        case.schedule,
+        case.microbatches,
+    )
+
+
+@pytest.mark.parametrize(("answer", "step_s"), [("full", 1.120), ("none", 0.840), (None, 0.840)])
+def test_recomputation_under_a_decided_condition(answer: str | None, step_s: float, tmp_path: Path) -> None:
+    """(m + p - 1)(F + B) = 35 · 24 = 840 ms; run again late, inside the backward: 35 · 32 = 1120 ms."""
+    found = imported(DECIDED, fixed={} if answer is None else {"AC": answer})
+    made = experiment(found, tmp_path)
+    assert made.pipeline.recompute == ("full" if answer == "full" else "none")
+    assert round(float(ppsim.simulate(made).summary["makespan_s"]), 6) == step_s
+
+
+UNDECIDED = [
+    (DECIDED.replace("AC=${AC:-none}\n", ""), "run.sh:1: `if [ $AC = full ]` isn't decided ($AC is not assigned in this file), and it changes --recompute-granularity, --recompute-method; give --set AC=full|sel"),
+    (f'if [ -n "$X" ]; then O="--recompute-activations"; fi\n{RUN} --num-layers 8 --global-batch-size 8 $O', "and it changes --recompute-activations; give --set X=… (or X= for an empty one)"),
+    (f'case $1 in a) L=8;; b) L=16;; esac\n{RUN} --num-layers $L --global-batch-size 8', "give --set 1=a|b"),
+    (f'if [ -f x ]; then O="--fp16"; fi\n{RUN.replace("--bf16 ", "")} --num-layers 8 --global-batch-size 8 $O', "give --set if:1=yes|no"),
+    (f"for P in 1 2; do\n{RUN} --num-layers 8 --global-batch-size 8 --pipeline-model-parallel-size $P\ndone", "the loop runs Megatron several times, with other --pipeline-model-parallel-size; give --set P=1|2"),
+    (f"while read O; do A=\"$A $O\"; done < opts\n{RUN} --num-layers 8 --global-batch-size 8 $A", "${A} may hold arguments, but is assigned in a loop (line 1); give --set A='…'"),
+    (f"if [ $A = 1 ]; then X=2; fi\nif [ $B = 1 ]; then O=\"--mtp-num-layers $X\"; fi\n{RUN} --num-layers 8 --global-batch-size 8 $O", "give --set B=1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), UNDECIDED, ids=[row[1][-40:] for row in UNDECIDED])
+def test_what_is_not_decided_and_matters(text: str, message: str) -> None:
+    assert message in refused(text)
+
+
+def test_what_is_not_decided_and_does_not_matter() -> None:
+    text = f'if [ -n "$W" ]; then O="--wandb-project $W"; fi\n{RUN} --num-layers 8 --global-batch-size 8 $O $EXTRA "$@"'
+    notes = "\n".join(imported(text).notes)
+    assert 'not decided, and not needed: `if [ -n "$W" ]` (line 1)' in notes
+    assert "$EXTRA (line 2, not assigned in this file)" in notes
+    assert "warning: --no-such-option (line 1) isn't known" in "\n".join(
+        imported(f"{RUN} --num-layers 8 --global-batch-size 8 --no-such-option").notes
+    )
+
+
+REFUSED = [
+    (DEEPSPEED.replace('"train_batch_size": 2048', '"train_batch_size": 1024'), "the DeepSpeed file says train_batch_size: 1024, --global-batch-size is 2048; both must agree"),
+    (DEEPSPEED.replace("transformer|embedding", "block"), "'block' names none of the model's parts: _to_float16, EmbeddingPipe, "),
+    (DEEPSPEED.replace("'type:transformer|embedding'", "best"), "'best': uniform, parameters or type:… is due"),
+    (f"{RUN} --num-layers 8 --deepspeed --num-layers-per-virtual-pipeline-stage 2 --pipeline-model-parallel-size 2", "DeepSpeed's pipeline doesn't know --num-layers-per-virtual-pipeline-stage"),
+    (f"{RUN} --num-layers 8 --enable-zb-runtime --num-layers-per-virtual-pipeline-stage 2 --pipeline-model-parallel-size 2 --global-batch-size 8", "grouped interleaving, which isn't modelled"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED, ids=[row[1][:40] for row in REFUSED])
+def test_what_relatives_refuse(text: str, message: str) -> None:
+    assert message in refused(text)
+
+
+PARTS = [
+    ("uniform", [3, 6, 5, 1]),  # of 22 parts 6, 6, 5, 5: three functions and embeddings come before, four behind
+    ("type:transformer", [4, 4, 4, 3]),
+    ("'type:transformer|embedding'", [4, 4, 4, 3]),  # 17 parts that count; 5, 4, 4, 4 with an embedding at each end
+    ("parameters", [3, 5, 4, 3]),  # 50 k a layer, 66 k an embedding: 216, 250, 200 and 216 k
+]
+
+
+@pytest.mark.parametrize(("method", "layers"), PARTS)
+def test_deepspeed_cuts_a_list_of_parts(method: str, layers: list[int], tmp_path: Path) -> None:
+    size = "--vocab-size 1024 --global-batch-size 8 --pipeline-model-parallel-size 4"
+    made = experiment(imported(f"{RUN} --num-layers 15 --deepspeed --pp-partition-method {method} {size}"), tmp_path)
+    assert [time * 1000 for time in made.problem().costs.forward] == layers
+
+
+def test_a_launcher_by_name() -> None:
+    text = f"{RUN} --num-layers 8 --global-batch-size 8"
+    assert imported(text, name="megatron").text == imported(text).text
+    assert "no launcher 'megatrom'; did you mean 'megatron'? known: megatron, " in refused(text, name="megatrom")
