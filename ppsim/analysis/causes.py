@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from ppsim.analysis.remedy import Case, Remedy, ranks_named, time, times_scaled, with_costs
-from ppsim.analysis.whatif import free_links, on_cluster, without_recomputation
+from ppsim.analysis.whatif import on_cluster, without_recomputation
 from ppsim.hardware.cluster import PairLink
 from ppsim.metrics import bubble
 from ppsim.ops import MOVES, Kind, among
@@ -103,21 +103,21 @@ def messages(case: Case) -> Remedy | None:
         else "which no work on the critical path hides"
     )
     slow = took > SLOWER * np.median(took)
-    ends = {
-        (min(a, b), max(a, b))
-        for a, b in zip(*(column[used[slow]].tolist() for column in (routes.src, routes.dst)), strict=True)
-    }
-    if ends:
-        freed = [PairLink(ranks=list(pair), like="free") for pair in sorted(ends)]
-        more = f" (so do {len(ends) - 1} other links)" if len(ends) > 1 else ""
-        return Remedy(
-            "messages",
-            f"messages {src}→{dst} take {time(longest)}{more}, {why}",
-            "with that link free it would be" if len(ends) == 1 else "with those links free it would be",
-            lambda before: on_cluster(before, links=[*before.topology.cluster.links, *freed]),
-        )
+    chosen = used[slow] if slow.any() else used
+    ends = {frozenset(pair) for pair in zip(routes.src[chosen].tolist(), routes.dst[chosen].tolist(), strict=True)}
+    # Of these pairs alone: gradient sync has a link of its own to other pipelines.
+    freed = [PairLink(ranks=sorted(pair), like="free") for pair in sorted(ends, key=sorted)]
+    taken = f"messages {src}→{dst} take {time(longest)}"
+    if not slow.any():
+        taken = f"messages take {time(longest)}, as {src}→{dst}"
+    elif len(ends) > 1:
+        taken += f" (so do {len(ends) - 1} other links)"
+    links = "free links" if not slow.any() else "that link free" if len(ends) == 1 else "those links free"
     return Remedy(
-        "messages", f"messages take {time(longest)}, as {src}→{dst}, {why}", "with free links it would be", free_links
+        "messages",
+        f"{taken}, {why}",
+        f"with {links} it would be",
+        lambda before: on_cluster(before, links=[*before.topology.cluster.links, *freed]),
     )
 
 

@@ -45,7 +45,7 @@ def split(result: Result, engine: Engine = "auto") -> Split:
     """The what-if split of a simulated run."""
     whole, spec = result.timeline.makespan, specify(result.experiment, result.problem)
     left: list[Run] = []
-    for change in (free_links, without_recomputation, _equal):
+    for change in (_free_links, without_recomputation, _equal):
         spec = change(spec)
         plan = build(result.orders, spec)
         left.append(Run(plan, run(plan, engine)[0]))
@@ -61,7 +61,7 @@ def split(result: Result, engine: Engine = "auto") -> Split:
     )
 
 
-def free_links(spec: PlanSpec) -> PlanSpec:
+def _free_links(spec: PlanSpec) -> PlanSpec:
     """The same with links that cost nothing."""
     return on_cluster(spec, intra_node=None, inter_node=None, links=[])
 

@@ -169,3 +169,16 @@ def test_a_heavy_rank_of_eight_is_the_answer_not_the_sends_it_blocks() -> None:
         cluster={"ranks_per_node": 8, "intra_node": {"bandwidth": "100 GB/s"}}, runtime={"send": "blocking"},
     )  # fmt: skip
     assert "rank 7 has 10 % more work than the mean (head?); balanced it would be" in lines(result)[0]
+
+
+def test_gradient_sync_is_not_blamed_on_the_links_between_stages() -> None:
+    """Messages of a byte hide; 10 MB of gradients of four pipelines at 1 GB/s take 2·3/4·10 = 15 ms behind the last op."""
+    result = _run(
+        {
+            "pipeline": {"data_parallel": 4},
+            "costs": {"gradients": "10 MB", "message": "1 B"},
+            "cluster": between_nodes(bandwidth="1 GB/s"),
+        }
+    )
+    assert [limit.cause for limit in limits(result)] == ["sync"]
+    assert result.timeline.makespan - limits(result)[0].without == pytest.approx(15e6, rel=1e-3)
