@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from ppsim.analysis.measured.clocks import clocks, synchronised
-from ppsim.analysis.measured.fit import fit, without_warm_up
+from ppsim.analysis.measured.fit import fit
 from ppsim.analysis.measured.lanes import Lanes, lanes
+from ppsim.analysis.measured.warmup import without_warm_up
 from ppsim.formats.traces import read_trace
 
 pytest.importorskip("scipy")

@@ -17,14 +17,13 @@ from ppsim.analysis.measured.settings import Calibrated, Known, calibrated, merg
 from ppsim.analysis.measured.slowdown import Slowdown, slowdown
 from ppsim.analysis.measured.table import Measured
 from ppsim.analysis.measured.values import Values, values
+from ppsim.analysis.measured.warmup import without_warm_up
 from ppsim.analysis.result import Result
 from ppsim.analysis.simulate import simulate
 from ppsim.config.experiment import Experiment
 from ppsim.errors import PpsimError
 from ppsim.ops import COMPUTE, Op
 
-WARM, WARM_STEPS, FIRST_NUMBERS = 1.25, 3, 10
-"""The first steps of a job are its warm-up: so much longer than the median, at most so many, numbered below that."""
 PARTED = 0.01
 """Simulated and measured have parted where an op starts this share of the step too early or too late."""
 BETTER = 0.001
@@ -180,24 +179,6 @@ def _agree(measured: Measured, known: Known) -> None:
         )
     if known.layers is not None and known.layers < measured.stages:
         raise PpsimError(f"{known.source}: {known.layers} layers can't fill the {measured.stages} stages of the trace")
-
-
-def without_warm_up(found: Lanes) -> Lanes:
-    """Without a job's first steps where they are much longer, or their ranks' clocks aren't yet set."""
-    hops = Replay(found).hops
-    early = (found.start[hops.consumer] - found.end[hops.producer]).min(axis=(0, 1), initial=0) < 0
-    long = found.span > WARM * np.median(found.span)
-    odd = long | (early & (early.mean() < 0.5))
-    warm = 0
-    while warm < min(WARM_STEPS, len(found.steps) - 1) and odd[warm] and found.steps[warm] < FIRST_NUMBERS:
-        warm += 1
-    if not warm:
-        return found
-    said = f"step {', '.join(map(str, found.steps[:warm]))}: warm-up, left out"
-    return replace(
-        found, start=found.start[:, :, warm:], end=found.end[:, :, warm:], steps=found.steps[warm:],
-        left_out=(*found.left_out, said),
-    )  # fmt: skip
 
 
 def _slowest(replay: Replay, found: Values) -> int:
