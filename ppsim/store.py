@@ -17,6 +17,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from ppsim.analysis.measured.result import MeasuredResult
 from ppsim.analysis.result import Result
 from ppsim.config import resolved
 from ppsim.errors import PpsimError, printable
@@ -53,7 +54,16 @@ def _files(result: Result, all_files: bool, pictures: bool) -> Iterator[tuple[st
         yield "memory.png", lambda path: _plot("memory", result, path)
 
 
-def summary_json(result: Result) -> str:
+def write_measured(result: MeasuredResult, folder: Path) -> list[str]:
+    """Write what there is of a measured run into ``folder``, as ``write`` does; returns the files' names."""
+    with replaced(folder) as fresh:
+        (fresh / "summary.json").write_text(summary_json(result) + "\n", encoding="utf-8")
+        result.tasks.to_csv(fresh / "tasks.csv", index=False, lineterminator="\n")
+        _plot("gantt", result, fresh / "gantt.png")
+    return sorted(path.name for path in folder.iterdir() if path.name != MARKER)
+
+
+def summary_json(result: Result | MeasuredResult) -> str:
     """The summary as JSON text."""
     return json.dumps(result.summary, indent=2, ensure_ascii=False, allow_nan=False)
 
@@ -65,7 +75,7 @@ def _trace(result: Result, path: Path) -> None:
         chrome_trace.write(result, stream)
 
 
-def _plot(kind: str, result: Result, path: Path) -> None:
+def _plot(kind: str, result: Result | MeasuredResult, path: Path) -> None:
     from ppsim import plot
 
     axes = getattr(plot, kind)(result)

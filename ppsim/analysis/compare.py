@@ -9,45 +9,60 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim.analysis import whatif
 from ppsim.analysis.limit import lines
+from ppsim.analysis.measured.result import MeasuredResult
+from ppsim.analysis.measured.run import compute_span
 from ppsim.analysis.result import Result
+from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import PpsimError, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
+Some = Result | MeasuredResult
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """Some results, their what-if splits, and what there is to say of them beside each other."""
+    """Some results, their what-if splits, and what there is to say of them beside each other.
 
-    results: tuple[Result, ...]
+    Of a measured run only what was measured is known; the rest is None.
+    """
+
+    results: tuple[Some, ...]
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.labels)}>"
 
     @cached_property
-    def splits(self) -> tuple[whatif.Split, ...]:
-        """The what-if split of each."""
-        return tuple(whatif.split(result) for result in self.results)
+    def splits(self) -> tuple[whatif.Split | None, ...]:
+        """The what-if split of each; None of a measured run, which can't be run again with free links."""
+        return tuple(whatif.split(result) if isinstance(result, Result) else None for result in self.results)
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are measured runs among them."""
+        return any(isinstance(result, MeasuredResult) for result in self.results)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
         """A short name of each: its schedule, where that tells them apart, else its experiment's name too."""
         names = [result.schedule.name for result in self.results]
-        if len(set(names)) == len(names):
+        if len(set(names)) == len(names) and not self.measured:
             return tuple(names)
-        both = [f"{result.experiment.name}: {name}" for result, name in zip(self.results, names, strict=True)]
+        both = [f"{_name(result)}: {name}" for result, name in zip(self.results, names, strict=True)]
         return tuple(f"{label} ({number})" if both.count(label) > 1 else label for number, label in enumerate(both, 1))
 
     @cached_property
     def pareto(self) -> tuple[bool, ...]:
         """Whether no other result takes less time with no more memory, or less memory in no more time."""
         points = [(r.timeline.makespan, r.summary["peak_memory_bytes"]) for r in self.results]
+        known = [(t, m) for t, m in points if m is not None]
 
         def beaten(time: int, memory: int) -> bool:
-            return any(t <= time and m <= memory and (t, m) != (time, memory) for t, m in points)
+            return any(t <= time and m <= memory and (t, m) != (time, memory) for t, m in known)
 
-        return tuple(not beaten(*point) for point in points)
+        return tuple(m is not None and not beaten(t, m) for t, m in points)
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:
@@ -58,9 +73,11 @@ class Comparison:
         ]
 
     @staticmethod
-    def _row(result: Result, label: str, split: whatif.Split, on_front: bool) -> dict[str, Any]:
+    def _row(result: Some, label: str, split: whatif.Split | None, on_front: bool) -> dict[str, Any]:
         s = result.summary
         peaks = [rank["peak_memory_bytes"] for rank in s["per_rank"]]
+        flying = [rank["peak_in_flight"] for rank in s["per_rank"]]
+        pairs = s["pairs"]
         held = result.plan.placement.stages_of
         return {
             "schedule": label,
@@ -68,16 +85,17 @@ class Comparison:
             "bubble_ratio": s["bubble_ratio"],
             "bubble_overhead": s["bubble_overhead"],
             "max_span_s": s["max_span_s"],
-            **split.seconds(),
-            "peak_memory_bytes": max(peaks),
-            "least_memory_bytes": min(peaks),
-            "peak_in_flight": max(rank["peak_in_flight"] for rank in s["per_rank"]),
+            **(dict.fromkeys(f"{part}_s" for part in whatif.PARTS) if split is None else split.seconds()),
+            "peak_memory_bytes": None if None in peaks else max(peaks),
+            "least_memory_bytes": None if None in peaks else min(peaks),
+            "peak_in_flight": None if None in flying else max(flying),
             "fits": s["fits"],
             "weight_copies": sum(map(len, held)) / result.plan.placement.stages,
-            "messages": sum(pair["messages"] for pair in s["pairs"]),
-            "message_bytes": sum(pair["bytes"] for pair in s["pairs"]),
+            "messages": None if pairs is None else sum(pair["messages"] for pair in pairs),
+            "message_bytes": None if pairs is None else sum(pair["bytes"] for pair in pairs),
             "pareto": on_front,
-            "limit": lines(result)[0],
+            "limit": lines(result)[0] if isinstance(result, Result) else result.limit,
+            "compute_span_s": compute_span(result.run) / PER_SECOND,
         }
 
     @cached_property
@@ -88,10 +106,14 @@ class Comparison:
         return pd.DataFrame(self.rows).set_index("schedule")
 
 
-def compare(results: Sequence[Result]) -> Comparison:
+def _name(result: Some) -> str:
+    return f"measured {result.name}" if isinstance(result, MeasuredResult) else result.experiment.name
+
+
+def compare(results: Sequence[Some]) -> Comparison:
     """Some results beside each other. Raises PpsimError where there are none."""
     if not results:
         raise PpsimError("compare: there is no result to compare; give at least one")
-    if wrong := [result for result in results if not isinstance(result, Result)]:
+    if wrong := [result for result in results if not isinstance(result, Some)]:
         raise PpsimError(f"compare takes results, as simulate gives them, not {shown(wrong[0])}")
     return Comparison(tuple(results))

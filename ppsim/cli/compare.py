@@ -11,14 +11,16 @@ from ppsim.cli.files import written
 from ppsim.cli.options import Set
 
 if TYPE_CHECKING:
-    from ppsim.analysis.result import Result
+    from ppsim.analysis.compare import Some
 
 NOT_COMPARED = {"file", "forward_only"}
 """What `--schedules all` leaves out: an order needs its file, and a stream of inference does other work."""
 
 
 def compare(
-    configs: Annotated[list[Path], typer.Argument(help="Experiments: YAML files.", show_default=False)],
+    configs: Annotated[
+        list[Path], typer.Argument(help="Experiments (YAML files) and traces of real runs.", show_default=False)
+    ],
     schedules: Annotated[
         str | None,
         typer.Option(metavar="all|NAME,…", help="Run the first config under these schedules.", show_default=False),
@@ -28,7 +30,7 @@ def compare(
     parts: Annotated[Path | None, typer.Option(help="Picture of what each step is made of.")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
-    """Set experiments, or schedules of one experiment, side by side."""
+    """Set experiments, measured runs, or schedules of one experiment, side by side."""
     from ppsim.analysis.compare import compare as compared
     from ppsim.display.comparison import comparison
     from ppsim.display.console import console
@@ -52,9 +54,18 @@ def compare(
             written(parts, lambda path: plot.save(plot.split(found), path))
 
 
+def _result(path: Path, settings: list[str] | None) -> Some:
+    from ppsim.analysis.measured.result import as_result
+    from ppsim.analysis.simulate import simulate
+    from ppsim.config.load import load
+    from ppsim.formats.traces import is_trace, read_trace
+
+    return as_result(read_trace(path)) if is_trace(path) else simulate(load(path, settings or ()))
+
+
 def _results(
     configs: list[Path], schedules: str | None, settings: list[str] | None
-) -> tuple[list[Result], list[tuple[str, str]]]:
+) -> tuple[list[Some], list[tuple[str, str]]]:
     from ppsim.analysis.simulate import simulate
     from ppsim.config.load import load
     from ppsim.errors import ConfigError, PpsimError, shown
@@ -62,7 +73,7 @@ def _results(
     from ppsim.schedules.registry import PYTORCH_NAMES, nearest
 
     if schedules is None:
-        return [simulate(load(config, settings or ())) for config in configs], []
+        return [_result(config, settings) for config in configs], []
     if len(configs) > 1:
         raise ConfigError("--schedules: takes one config, whose schedule it varies")
     everything = schedules == "all"
@@ -71,7 +82,7 @@ def _results(
         if name not in known() and name not in PYTORCH_NAMES:
             hint = nearest(name) or ";"
             raise ConfigError(f"--schedules: unknown schedule {shown(name)}{hint} known: {', '.join(sorted(known()))}")
-    results: list[Result] = []
+    results: list[Some] = []
     left_out: list[tuple[str, str]] = []
     for name in names:
         try:

@@ -10,7 +10,7 @@ import typer
 
 from ppsim.cli.files import written
 from ppsim.cli.options import EngineName, EngineOption, Set
-from ppsim.cli.run import simulated
+from ppsim.cli.run import measured, simulated
 
 
 class PlotKind(StrEnum):
@@ -81,9 +81,20 @@ def plot(
         raise ConfigError(f"--kind {kind}: a picture of a sweep; {config} is none; of a run: gantt, memory")
     which = (kind or PlotKind.gantt).value
     source = config / "config.yaml" if (config / "config.yaml").is_file() else config
-    result = simulated(source, set_, engine)
+    from ppsim.formats.traces import is_trace
+
+    if is_trace(source):
+        if kind == PlotKind.memory:
+            raise ConfigError(f"--kind memory: {config} is a measured run; its memory over time isn't known")
+        from ppsim.config.load import default_name
+
+        result: Any = measured(source)
+        name = default_name(source)
+    else:
+        result = simulated(source, set_, engine)
+        name = result.experiment.name
     axes = getattr(plots, which)(result, size=size)
-    target = wanted.path(result.experiment.name, which)
+    target = wanted.path(name, which)
     written(target, lambda path: plots.save(axes.figure, path, format_))
     typer.echo(str(target))
 

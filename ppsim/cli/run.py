@@ -11,6 +11,7 @@ import typer
 from ppsim.cli.options import Config, EngineName, EngineOption, Set
 
 if TYPE_CHECKING:
+    from ppsim.analysis.measured.result import MeasuredResult
     from ppsim.analysis.result import Result
     from ppsim.engine.watch import Watch
 
@@ -31,8 +32,13 @@ def run(
     no_files: Annotated[bool, typer.Option("--no-files", help="Write nothing.")] = False,
     all_files: Annotated[bool, typer.Option("--all-files", help="Tables of every op even above 200,000 ops.")] = False,
 ) -> None:
-    """Simulate an experiment: what it takes, where the time goes, what each rank holds."""
+    """Simulate an experiment, or show a measured run: what it takes, where the time goes, what each rank holds."""
     from ppsim import store
+    from ppsim.formats.traces import is_trace
+
+    if is_trace(config):
+        _show_measured(config, out, json, no_files)
+        return
     from ppsim.analysis.alternatives import with_alternative
     from ppsim.display.console import console
     from ppsim.display.progress import progress
@@ -48,6 +54,35 @@ def run(
         typer.echo(store.summary_json(result))
     else:
         screen(result, console(), files, str(folder))
+
+
+def _show_measured(trace: Path, out: Path | None, json: bool, no_files: bool) -> None:
+    """The same of a measured run."""
+    from ppsim import store
+    from ppsim.config.load import default_name
+    from ppsim.display.console import console
+    from ppsim.display.measured import measured as show
+
+    result = measured(trace)
+    folder = out or Path("results") / default_name(trace)
+    files = [] if no_files else store.write_measured(result, folder)
+    if json:
+        typer.echo(store.summary_json(result))
+    else:
+        show(result, console(), files, str(folder))
+
+
+def measured(trace: Path) -> MeasuredResult:
+    """A trace as a result, its progress shown where it takes long."""
+    from ppsim.analysis.measured.result import as_result
+    from ppsim.display.progress import progress
+    from ppsim.formats.traces import read_trace
+
+    with progress() as watch:
+        result = as_result(read_trace(trace, watch=watch))
+        watch.at("metrics")
+        _ = result.summary
+    return result
 
 
 def check(config: Config, set_: Set = None) -> None:

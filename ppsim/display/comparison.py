@@ -28,6 +28,9 @@ def comparison(found: Comparison, console: Console) -> None:
         console.print(f"{row['schedule']}: {row['limit']}", soft_wrap=True)
     for note in NOTES:
         put(note, console)
+    if found.measured:
+        spans = ", ".join(f"{row['schedule']} {seconds(row['compute_span_s'])}" for row in found.rows)
+        console.print(f"from the first forward to the last backward, all that is measured: {spans}", soft_wrap=True)
 
 
 def compared(row: dict[str, Any]) -> dict[str, str]:
@@ -46,5 +49,5 @@ def compared(row: dict[str, Any]) -> dict[str, str]:
         "peak": size(row["peak_memory_bytes"]),
         "least": size(row["least_memory_bytes"]),
         "copies": f"{row['weight_copies']:g}",
-        "messages": f"{row['messages']:,}",
+        "messages": "–" if row["messages"] is None else f"{row['messages']:,}",
     }

@@ -1,4 +1,4 @@
-"""A fitted run as text: what it is, predicted beside measured, who slows it down, what would pay."""
+"""Measured runs as text: what they are; of a fitted one predicted beside measured, who slows it, what would pay."""
 
 from __future__ import annotations
 
@@ -13,10 +13,53 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ppsim.analysis.measured.fit import Fit
+    from ppsim.analysis.measured.result import MeasuredResult
 
+RANKS_SHOWN = 16
 SHOWN = 4
 """Factors of a kind that are shown, the largest."""
 _OF = {"stage": "stage", "data_parallel": "replica", "kind": "kind", "worker": "worker"}
+
+
+def measured(result: MeasuredResult, console: Console, files: list[str], folder: str) -> None:
+    """Print one screen about a measured run: its step, its ranks, what is missing."""
+    from rich.text import Text
+
+    def say(line: str, style: str = "") -> None:
+        console.print(Text(printable(line), style=style), soft_wrap=True)
+
+    s, over, found = result.summary, result.over_steps, result.measured
+    chunks = f", v = {s['virtual_stages']}" if s["virtual_stages"] > 1 else ""
+    copies = f", {found.replicas} replicas" if found.replicas > 1 else ""
+    say(
+        f"{s['name']}: {found.format}; {s['schedule']}, p = {s['ranks']}, m = {s['microbatches']}{chunks}{copies}",
+        "bold",
+    )
+    for notice in result.notices:
+        say(f"missing: {notice.message}" if notice.code == "missing" else notice.message, "yellow")
+    step, bubble = over["step_s"], over["bubble_ratio"]
+    say(
+        f"step, first F to last B: {seconds(step['median'])}, the median of {over['steps']} "
+        f"({seconds(step['min'])} to {seconds(step['max'])})"
+    )
+    say(f"bubble_ratio: {percent(bubble['median'])} ({percent(bubble['min'])} to {percent(bubble['max'])})")
+    say(f"step {result.lanes.steps[result.median_step]}, replica {result.replica}:")
+    table_of([_rank_row(row) for row in s["per_rank"][:RANKS_SHOWN]], console)
+    say(f"limit: {result.limit}")
+    if files:
+        say(f"files: {folder}/{{{', '.join(files)}}}")
+
+
+def _rank_row(row: Mapping[str, Any]) -> dict[str, str]:
+    waits = sorted((row["waits_s"] or {}).items(), key=lambda item: -item[1])
+    return {
+        "rank": str(row["rank"]),
+        "busy": seconds(row["busy_s"]),
+        "idle": seconds(row["idle_s"]),
+        "bubble": percent(row["bubble_ratio"]),
+        "idle time": ", ".join(f"{cause} {seconds(value)}" for cause, value in waits if value) or "–",
+        "peak memory": size(row["peak_memory_bytes"]),
+    }
 
 
 def fitted(found: Fit, console: Console, files: list[str]) -> None:

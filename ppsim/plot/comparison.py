@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ppsim.analysis.compare import Comparison
 from ppsim.analysis.whatif import PARTS
 from ppsim.engine.timeline import PER_SECOND
+from ppsim.errors import PpsimError
 from ppsim.plot import scales, style
 from ppsim.plot.gantt_chart import gantt, legend_of
 from ppsim.plot.style import SMALL, SizeName
@@ -66,15 +67,20 @@ def charts(comparison: Comparison, size: SizeName = "notebook") -> Figure:
 def _title(comparison: Comparison, row: int) -> str:
     found, makespan = comparison.rows[row], comparison.results[row].timeline.makespan
     front = ", on the Pareto front" if found["pareto"] else ""
+    peak = found["peak_memory_bytes"]
+    held = "" if peak is None else f", peak {scales.size(peak)}"
     return (
         f"{style.plain(comparison.labels[row])}: {scales.duration(makespan)}, "
-        f"bubble {scales.percent(found['bubble_ratio'])}, peak {scales.size(found['peak_memory_bytes'])}{front}"
+        f"bubble {scales.percent(found['bubble_ratio'])}{held}{front}"
     )
 
 
 def split(comparison: Comparison, ax: Axes | None = None, size: SizeName = "notebook") -> Axes:
     """One bar per result: work, ideal bubble, imbalance, recomputation, communication; what fixing each would win."""
     form = style.size_of(size)
+    splits = [found for found in comparison.splits if found is not None]
+    if len(splits) < len(comparison.results):
+        raise PpsimError("parts: a measured run can't be run again with free links; give simulated ones alone")
     longest = max(result.timeline.makespan for result in comparison.results)
     unit = scales.fitting(longest, scales.TIMES)
     with style.styled(form):
@@ -84,7 +90,7 @@ def split(comparison: Comparison, ax: Axes | None = None, size: SizeName = "note
             ax = figure.add_subplot()
         left = [0.0] * len(comparison.results)
         for part in PARTS:
-            values = [getattr(found, part) / unit.of for found in comparison.splits]
+            values = [getattr(found, part) / unit.of for found in splits]
             colour, hatch = PART_LOOKS[part]
             ax.barh(
                 range(len(values)), values, left=left, height=0.65, color=colour, hatch=hatch, edgecolor="#333333",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ppsim.analysis.measured.result import MeasuredResult
 from ppsim.analysis.result import Result
 from ppsim.metrics import Run
 from ppsim.plot import bars as table
@@ -25,7 +26,7 @@ STEP_PIXELS = 8
 
 
 def gantt(
-    result: Result | Run,
+    result: Result | MeasuredResult | Run,
     ax: Axes | None = None,
     *,
     ranks: Sequence[int] | None = None,

@@ -13,6 +13,7 @@ from ppsim.analysis.measured.clocks import Clocks, clocks, synchronised
 from ppsim.analysis.measured.lanes import Lanes, lanes
 from ppsim.analysis.measured.order import Order, order
 from ppsim.analysis.measured.replay import Replay
+from ppsim.analysis.measured.run import compute_span
 from ppsim.analysis.measured.settings import Calibrated, Known, calibrated, merged
 from ppsim.analysis.measured.slowdown import Slowdown, slowdown
 from ppsim.analysis.measured.table import Measured
@@ -22,7 +23,7 @@ from ppsim.analysis.result import Result
 from ppsim.analysis.simulate import simulate
 from ppsim.config.experiment import Experiment
 from ppsim.errors import PpsimError
-from ppsim.ops import COMPUTE, Op
+from ppsim.ops import Op
 
 PARTED = 0.01
 """Simulated and measured have parted where an op starts this share of the step too early or too late."""
@@ -92,7 +93,7 @@ class Fit:
     @cached_property
     def fitted_ns(self) -> int:
         """The same of the simulated step."""
-        return compute_span(self.result)
+        return compute_span(self.result.run)
 
     @property
     def residual(self) -> float:
@@ -209,12 +210,6 @@ def _simulated(settings: dict[str, Any], ran: Order) -> Result:
     if ran.setting is not None:
         return simulate(Experiment(**settings))
     return simulate(Experiment(**{**settings, "schedule": ran.schedule}))
-
-
-def compute_span(result: Result) -> int:
-    """Ns from the first compute op's start to the last one's end."""
-    mine = np.isin(result.plan.ops.kind, [int(kind) for kind in COMPUTE])
-    return int(result.timeline.end[mine].max() - result.timeline.start[mine].min())
 
 
 def _apart(found: Fit) -> Apart:

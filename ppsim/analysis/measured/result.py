@@ -115,7 +115,7 @@ class MeasuredResult:
             "per_stage": self._per_stage(),
             "links": None,
             "pairs": None,
-            **tables(self.run),
+            **dict.fromkeys(tables(self.run)),
             "warnings": [notice._asdict() for notice in self.notices],
             "over_steps": self.over_steps,
         }
@@ -150,6 +150,13 @@ class MeasuredResult:
     def tasks(self) -> pd.DataFrame:
         """One row per op: rank, step, stage, microbatch, kind, op, start_s, end_s."""
         return self.timeline.tasks()
+
+    @property
+    def limit(self) -> str:
+        """What most of the idle time is."""
+        idle = {cause: float(part[:, :, self.median_step].sum()) for cause, part in self.idle.causes.items()}
+        cause = max(idle, key=lambda name: idle[name])
+        return f"{idle[cause] / max(sum(idle.values()), 1):.0%} of the idle time is {cause}"
 
     def _peak(self) -> int | None:
         peaks = self._peaks()

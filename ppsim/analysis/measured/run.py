@@ -15,10 +15,11 @@ import numpy as np
 from ppsim.analysis.measured.lanes import Lanes
 from ppsim.analysis.measured.replay import Replay
 from ppsim.costs.given import GivenCosts
+from ppsim.costs.setting import Setting
 from ppsim.engine.timeline import Timeline
 from ppsim.hardware.cluster import Topology
 from ppsim.metrics import Run
-from ppsim.ops import NONE, Kind, Longs, Op, OpTable, Orders, from_ops
+from ppsim.ops import COMPUTE, NONE, Kind, Longs, Op, OpTable, Orders, from_ops
 from ppsim.ops.placement import inferred
 from ppsim.plan import Plan, build, check
 from ppsim.plan.spec import PlanSpec
@@ -62,6 +63,12 @@ def run_of(replay: Replay, replica: int, steps: Sequence[int]) -> Run:
     return Run(plan, timeline, None, told)  # type: ignore[arg-type]
 
 
+def compute_span(run: Run) -> int:
+    """Ns from the first compute op's start to the last one's end."""
+    mine = np.isin(run.plan.ops.kind, [int(kind) for kind in COMPUTE])
+    return int(run.timeline.end[mine].max() - run.timeline.start[mine].min())
+
+
 def _plan(lanes: Lanes, replica: int, steps: Sequence[int]) -> Plan:
     """The order in which the ops ran, with their dependencies; no op takes any time in it."""
     measured = lanes.measured
@@ -69,7 +76,8 @@ def _plan(lanes: Lanes, replica: int, steps: Sequence[int]) -> Plan:
     optimizer = _TICK if ends_with_optimizer else 0 * _TICK
     costs = GivenCosts(per="stage", forward=_TICK, input_grad=_TICK, weight_grad=_TICK, optimizer=optimizer)
     placement = inferred(measured.stages_of)
-    problem = Problem(measured.ranks, measured.microbatches, placement, costs.stage_costs(placement), steps=len(steps))
+    per_stage = costs.stage_costs(Setting(placement))
+    problem = Problem(measured.ranks, measured.microbatches, placement, per_stage, steps=len(steps))
     orders = Orders.of([_order(lanes, rank, replica, steps[0]) for rank in range(measured.ranks)])
     return build(check(orders, problem, measured.source), PlanSpec(problem, Topology(None, measured.ranks)))
 
