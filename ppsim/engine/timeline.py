@@ -65,7 +65,7 @@ class Timeline:
         return pd.DataFrame(
             {
                 "rank": plan.ops.rank,
-                "step": plan.ops.step,
+                "step": np.asarray(plan.ops.step),
                 "stage": plan.ops.stage,
                 "microbatch": plan.ops.microbatch,
                 "kind": np.array([kind.name for kind in Kind], dtype=object)[plan.ops.kind],

@@ -68,14 +68,17 @@ cluster: {ranks_per_node: 2, intra_node: {bandwidth: 100 GB/s, latency: 2 us}, i
 """
 
 
+@pytest.mark.parametrize("file", ["trace.json", "tasks.csv"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_an_exported_trace_reads_back_to_the_same_figures(name: str, tmp_path: Path) -> None:
+def test_an_exported_trace_reads_back_to_the_same_figures(name: str, file: str, tmp_path: Path) -> None:
     """Makespan, bubble and the waits by cause, to the nanosecond."""
     (tmp_path / "x.yaml").write_text(CONFIGS[name] + REST)
     result = ppsim.simulate(ppsim.load(tmp_path / "x.yaml"))
     with (tmp_path / "trace.json").open("w") as stream:
         that("export")["chrome-trace"].run(result, stream)
-    found = as_result(read_trace(tmp_path / "trace.json"))
+    result.tasks.to_csv(tmp_path / "tasks.csv", index=False)
+    result.transfers.to_csv(tmp_path / "transfers.csv", index=False)
+    found = as_result(read_trace(tmp_path / file))
     keys = ("makespan_s", "bubble_ratio", "bubble_overhead", "max_span_s")
     assert {key: found.summary[key] for key in keys} == {key: result.summary[key] for key in keys}
     rows: list[dict[str, Any]] = result.summary["per_rank"]
