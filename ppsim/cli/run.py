@@ -86,17 +86,20 @@ def measured(trace: Path) -> MeasuredResult:
 
 
 def check(config: Config, set_: Set = None) -> None:
-    """Show the resolved experiment: every default, every derived number, both forms of each unit."""
+    """Show the resolved experiment: every default, every derived number, both forms of each unit; a model's terms."""
     from ppsim import plan
     from ppsim.config.load import load
     from ppsim.config.notices import notices
     from ppsim.config.resolved import text
+    from ppsim.display.terms import lines
 
     experiment = load(config, set_ or ())
     problem, schedule = experiment.problem(), experiment.schedule
     if schedule.files():  # an order that was written by hand
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
+    for line in lines(experiment):
+        typer.echo(f"# {line}".rstrip())
     found = list(notices(experiment, problem))
     if schedule.alternative(problem.ranks, experiment.pipeline.microbatches) is not None:
         from ppsim.analysis.alternatives import alternative

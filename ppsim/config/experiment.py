@@ -7,25 +7,21 @@ from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 from pydantic import (
     Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    SerializeAsAny,
     TypeAdapter,
     ValidationError,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import core_schema
 
 from ppsim._model import Model
 from ppsim.config.combinations import combinations
 from ppsim.config.mistakes import Mistake, config_error, from_pydantic
 from ppsim.config.pipeline import Pipeline
 from ppsim.config.runtime import Runtime, RuntimeField, expanded
+from ppsim.config.schedulefield import ScheduleField
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import KINDS, AnyCosts, CostsField, Setting, TransformerCosts
@@ -33,57 +29,9 @@ from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
 from ppsim.ops.placement import Placement
 from ppsim.ops.placement import problems as placement_problems
-from ppsim.schedules import Problem, Schedule, known
-from ppsim.schedules.registry import PYTORCH_NAMES, nearest
+from ppsim.schedules import Problem, Schedule
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-
-class _ScheduleField:
-    """A schedule's name, or a mapping with its name and settings, into that schedule."""
-
-    @staticmethod
-    def __get_pydantic_core_schema__(_: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
-        choices = {f"<{name}>": handler.generate_schema(schedule) for name, schedule in known().items()}
-        choices["<own>"] = core_schema.is_instance_schema(Schedule)
-
-        def by_name(value: Any) -> Any:
-            if isinstance(value, str):
-                value = {"name": value}
-            if isinstance(value, Schedule):
-                return value
-            if not isinstance(value, dict):
-                raise ValueError("must be a schedule's name, or a mapping with its name and settings")
-            name = value.get("name")
-            if name is None:
-                raise ValueError(f"lacks its name, as in {{name: 1f1b}}; known: {', '.join(sorted(known()))}")
-            if isinstance(name, str) and name not in known() and name in PYTORCH_NAMES:
-                return {**value, "name": PYTORCH_NAMES[name]}
-            if not isinstance(name, str) or name not in known():
-                hint = nearest(str(name)) or ";"
-                raise ValueError(f"unknown schedule '{name}'{hint} known: {', '.join(sorted(known()))}")
-            return value
-
-        def which(value: Any) -> str:
-            if isinstance(value, Schedule):
-                return f"<{value.name}>" if type(value) is known().get(value.name) else "<own>"
-            return f"<{value['name']}>"
-
-        union = core_schema.tagged_union_schema(choices, discriminator=which)
-        return core_schema.no_info_before_validator_function(by_name, union)
-
-    @staticmethod
-    def __get_pydantic_json_schema__(_: core_schema.CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        names = [*sorted(known()), *PYTORCH_NAMES]
-        shorthand = {"enum": names, "description": "A schedule by name, with its default settings."}
-        forms = []
-        for schedule in known().values():
-            form = handler(schedule.__pydantic_core_schema__)
-            forms.append(form)
-        return {"anyOf": [shorthand, *forms]}
-
-
-ScheduleField = Annotated[SerializeAsAny[Schedule], _ScheduleField]
 
 
 class Experiment(Model):
@@ -165,7 +113,7 @@ class Experiment(Model):
 
     def topology(self) -> Topology:
         """The cluster with this pipeline's ranks on it."""
-        return Topology(self.cluster, self.pipeline.ranks)
+        return Topology(_seated(self.cluster or Cluster(), self.costs, self.pipeline), self.pipeline.ranks)
 
     def with_schedule(self, schedule: Schedule) -> Experiment:
         """This experiment under another schedule, with the runtime's preset as it is for that one.
@@ -214,6 +162,11 @@ def _setting(schedule: Schedule, pipeline: Pipeline, cluster: Cluster | None) ->
         layer_by_layer=pipeline.recompute_when == "late",
         trains=schedule.trains,
     )
+
+
+def _seated(cluster: Cluster, costs: Any, pipeline: Pipeline) -> Cluster:
+    """The cluster with as many ranks on a node as devices have room there."""
+    return cluster.seated(costs.devices if isinstance(costs, TransformerCosts) else 1, pipeline.data_parallel)
 
 
 def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
@@ -266,11 +219,14 @@ def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
     if isinstance(sweep := parts.get("sweep"), Sweep):
         yield from (Mistake(("sweep", *place), text) for place, text in sweep.all_problems(Experiment))
     if not isinstance(pipeline, Pipeline):
+        if isinstance(costs, TransformerCosts):
+            yield from (under("costs", key, text) for key, text in costs.misfits())
         return
     if isinstance(uncertain := parts.get("uncertainty"), Uncertainty):
         yield from (under("uncertainty", key, text) for key, text in uncertain.problems(pipeline.ranks))
     if isinstance(cluster, Cluster):
-        yield from (under("cluster", key, text) for key, text in cluster.problems(pipeline.ranks))
+        seated = _seated(cluster, costs, pipeline)
+        yield from (under("cluster", key, text) for key, text in seated.problems(pipeline.ranks))
     if not isinstance(schedule, Schedule):
         return
     found = schedule.problems(pipeline.ranks, pipeline.microbatches)

@@ -10,6 +10,7 @@ from typing import Any
 
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
+from ppsim.costs.transformer.source import is_path
 from ppsim.errors import ConfigError, shown
 
 
@@ -35,12 +36,23 @@ def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) ->
 
 def anchored(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The settings with the paths of files made relative to the folder of their config."""
-    return {
+    found = {
         key: {**section, "path": str(folder / section["path"])}
         if isinstance(section, dict) and isinstance(section.get("path"), str)
         else section
         for key, section in data.items()
     }
+    costs = found.get("costs")
+    if isinstance(costs, dict) and "model" in costs:
+        found["costs"] = {**costs, "model": _anchored_model(costs["model"], folder)}
+    return found
+
+
+def _anchored_model(model: Any, folder: Path) -> Any:
+    """A model that is a file, or is like one."""
+    if isinstance(model, dict) and isinstance(model.get("like"), str):
+        return {**model, "like": _anchored_model(model["like"], folder)}
+    return str(folder / model) if isinstance(model, str) and is_path(model, folder) else model
 
 
 def default_name(path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ppsim.config.experiment import Experiment
-from ppsim.costs import GivenCosts
+from ppsim.costs import GivenCosts, TransformerCosts
 from ppsim.costs.base import Values
 from ppsim.errors import Notice
 from ppsim.hardware import catalog
@@ -28,8 +28,35 @@ def notices(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
     yield from _memory_alone(experiment, problem)
     yield from _without_effect(experiment)
     yield from _slips(experiment)
+    if isinstance(experiment.costs, TransformerCosts):
+        yield from _of_a_model(experiment, experiment.costs)
     if experiment.sweep is not None:
         yield Notice("sweep", "sweep", "this runs the base case; `ppsim sweep` runs the others")
+
+
+def _of_a_model(experiment: Experiment, costs: TransformerCosts) -> Iterator[Notice]:
+    """What is guessed or assumed where costs follow from a model."""
+    given = costs.efficiency
+    if given.guesses:
+        what = {
+            "matmul": "products reach {} of the peak rate",
+            "memory": "what only reads and writes reaches {} of the memory's bandwidth",
+        }
+        said = [what[key].format(f"{float(getattr(given, key)):.0%}") for key in given.guesses]
+        yield Notice(
+            "guess",
+            "costs.efficiency",
+            f"{' and '.join(said)}: a guess; `ppsim calibrate` makes it a measurement, from a few step times, "
+            "and `ppsim fit` from a trace",
+        )
+    cluster, pipeline = experiment.cluster, experiment.pipeline
+    if cluster is not None and cluster.device.memory_bandwidth is None:
+        yield Notice("unknown", "cluster.device", "without memory_bandwidth what only reads and writes takes no time")
+    if pipeline.micro_batch_size is None:
+        yield Notice("assumed", "pipeline.micro_batch_size", "isn't given: 1 sample per microbatch")
+    modes = pipeline.recompute if isinstance(pipeline.recompute, list) else [pipeline.recompute]
+    if "recompute_modules" in costs.model_fields_set and "selective" not in modes:
+        yield Notice("no_effect", "costs.recompute_modules", "has no effect: pipeline.recompute isn't selective")
 
 
 def _zero_times(problem: Problem, trains: bool) -> Iterator[Notice]:

@@ -18,6 +18,7 @@ from pydantic import (
 from ppsim._model import Model, OneOrMore, Whole
 from ppsim.config import keys
 from ppsim.config.condition import Condition
+from ppsim.costs import KINDS
 from ppsim.errors import ConfigError, did_you_mean, printable, shown
 
 MOST_VALUES = 1_000_000
@@ -181,9 +182,24 @@ def wrong_alone(key: str, value: Any, root: type[Model]) -> str | None:
     parts = tuple(key.split("."))
     if parts[0] in ("sweep", "name") or keys.problem(key, root) is not None:
         return None
+    found = [_wrong_at(parts, settings, root) for settings in _alternatives(parts, value)]
+    return None if None in found else next(iter(found), None)
+
+
+def _alternatives(parts: tuple[str, ...], value: Any) -> Iterator[dict[str, Any]]:
+    """The settings with that value alone; for a key of costs with every kind that has it."""
     settings: Any = value
     for part in reversed(parts):
         settings = {part: settings}
+    if len(parts) == 1 or parts[0] != "costs":
+        yield settings
+        return
+    for kind, costs in KINDS.items():
+        if parts[1] in costs.model_fields:
+            yield {"costs": {"kind": kind, **settings["costs"]}}
+
+
+def _wrong_at(parts: tuple[str, ...], settings: dict[str, Any], root: type[Model]) -> str | None:
     try:
         root(**settings)
     except ConfigError as error:
@@ -195,7 +211,8 @@ def wrong_alone(key: str, value: Any, root: type[Model]) -> str | None:
 
 
 DERIVED = ("stages", "virtual_stages", "gpus")
-"""Names that a condition may use beside settings: stages of the model, stages per rank, ranks · data_parallel."""
+"""Names that a condition may use beside settings: stages of the model, stages per rank, and ranks · data_parallel; times
+tensor_parallel · context_parallel, where costs follow from a model."""
 
 
 def meant(name: str, root: type[Model], swept: Mapping[str, None]) -> list[str]:

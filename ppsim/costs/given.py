@@ -4,27 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from ppsim._model import Model, OneOrMore, Whole
 from ppsim.costs.base import StageCosts, Values
 from ppsim.costs.message import Message
 from ppsim.costs.setting import Setting
-from ppsim.errors import did_you_mean, shown
 from ppsim.units import Size, Time, show
 
 ONE = Fraction(1)
-KINDS = ("given", "transformer")
-
-
-def _known_kind(value: object) -> object:
-    """Costs of no known kind are told so here, where all that aren't of another kind come by."""
-    if value not in KINDS:
-        hint = did_you_mean(value, KINDS) if isinstance(value, str) else ""
-        raise ValueError(f"{shown(value)} is not one of {', '.join(KINDS)}{hint}")
-    return value
 
 
 class GivenCosts(Model):
@@ -35,7 +25,7 @@ class GivenCosts(Model):
     ``message``, ``stage_input`` and what is transient are never scaled by this.
     """
 
-    kind: Annotated[Literal["given"], BeforeValidator(_known_kind)] = "given"
+    kind: Literal["given"] = "given"
     per: Literal["rank", "model", "stage"] = "rank"
     """What a value stands for: a p-th of the model, the whole model, or one stage."""
     forward: OneOrMore[Time]

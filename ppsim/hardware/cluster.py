@@ -2,72 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from ppsim._model import Model, OneOrMore, Whole, one_or_list
+from ppsim._model import Flag, Model, OneOrMore, Whole, one_or_list
 from ppsim.hardware import catalog
-from ppsim.units import Factor, PositiveBandwidth, Rate, Size, Time
+from ppsim.hardware.device import Device, DeviceField, from_catalog, row_of
+from ppsim.units import Factor, PositiveBandwidth, Time
 
 ZERO = Fraction(0)
 
 
-def _row(kind: str, name: str) -> Mapping[str, Any]:
-    """A row of the catalog; ``free`` is a link with nothing in it. Raises ValueError."""
-    if kind == "link" and name == "free":
-        return {}
-    if kind == "link" and name.lower() in ("free", "none", "ideal", "infinite"):
-        raise ValueError(f"unknown link '{name}'; did you mean 'free', a link without cost?")
-    return catalog.row(kind, name)
-
-
 def _known_link(name: str | None) -> str | None:
     if name is not None:
-        _row("link", name)
+        row_of("link", name)
     return name
-
-
-def _from_catalog(kind: str, fields: tuple[str, ...], model: type[Model]) -> BeforeValidator:
-    """A row's name, or {like: row, …} with changes, into the row's fields."""
-
-    def expand(value: object) -> object:
-        if isinstance(value, str):
-            if kind == "link" and value == "free":
-                return {}
-            value = {"like": value}
-        if isinstance(value, dict) and isinstance(value.get("like"), str):
-            row = _row(kind, value["like"])
-            return {**{key: row[key] for key in fields if key in row}, **value}
-        return value
-
-    return BeforeValidator(expand, json_schema_input_type=str | model)
-
-
-class Device(Model):
-    """A device: its memory and its rates; memory that isn't given isn't limited, rates are then not known."""
-
-    like: str | None = None
-    """The row of the catalog that this is, or changes."""
-    memory: Size | None = None
-    """Its memory."""
-    peak_flops: Rate | None = None
-    """Its peak rate in `peak_dtype`, for MFU and for costs from a model."""
-    peak_dtype: str = "bf16"
-    """The data type of `peak_flops`."""
-    peaks: dict[str, Rate] = Field({})
-    """Peak rates in other data types, as in {fp8: 1979 TFLOP/s}."""
-    memory_bandwidth: PositiveBandwidth | None = None
-    """Of its own memory, for costs from a model."""
-
-    def peak(self, dtype: str) -> Fraction | None:
-        """The peak rate in a data type; 16-bit types have the same. None where it isn't known."""
-        same = {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16")}.get(dtype, (dtype,))
-        known = {**({self.peak_dtype: self.peak_flops} if self.peak_flops is not None else {}), **self.peaks}
-        return next((known[name] for name in same if name in known), None)
 
 
 class Link(Model):
@@ -112,9 +65,7 @@ class PairLink(Model):
 
 
 LINK_FIELDS = ("bandwidth", "latency", "overhead")
-DEVICE_FIELDS = ("memory", "peak_flops", "peak_dtype", "peaks", "memory_bandwidth")
-LinkField = Annotated[Link, _from_catalog("link", LINK_FIELDS, Link)]
-DeviceField = Annotated[Device, _from_catalog("device", DEVICE_FIELDS, Device)]
+LinkField = Annotated[Link, from_catalog("link", LINK_FIELDS, Link)]
 
 
 Seats = Annotated[
@@ -133,8 +84,11 @@ class Cluster(Model):
     ranks_per_node: Whole | None = Field(None, ge=1)
     """Ranks on a node (default: all on one; one where only `inter_node` is named)."""
     devices_per_node: Whole | None = Field(None, ge=1)
-    """Devices on a node, where a rank is several of them (tensor, context parallelism); groups that reach beyond a node
-    use the link between nodes."""
+    """Devices on a node, where a rank is several of them (tensor, context parallelism): `ranks_per_node` follows, in
+    the order tensor, context, data, pipeline, and groups that reach beyond a node use the link between nodes."""
+    replicas_on_node: Flag | None = None
+    """A rank's copies in other pipelines are on its own node, so that gradients are summed over `intra_node` (default:
+    where `devices_per_node` says so, else on other nodes)."""
     ranks_per_nic: Whole = Field(1, ge=1)
     """Ranks of a node that share one NIC."""
     nvlink_domain: Whole | None = Field(None, ge=1)
@@ -163,6 +117,16 @@ class Cluster(Model):
         if self.ranks_per_node is not None:
             return self.ranks_per_node
         return 1 if self.inter_node is not None and self.intra_node is None else ranks
+
+    def seated(self, devices: int, replicas: int) -> Cluster:
+        """This cluster for ranks of so many devices with so many copies, as ``devices_per_node`` lets them sit."""
+        if self.devices_per_node is None:
+            return self
+        derived = {
+            "ranks_per_node": max(1, self.devices_per_node // (devices * replicas)),
+            "replicas_on_node": devices * replicas <= self.devices_per_node,
+        }
+        return self.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})
 
     def problems(self, ranks: int) -> Iterator[tuple[str, str]]:
         """(key, what is wrong) with this cluster for so many ranks."""
@@ -271,7 +235,7 @@ class Topology:
             return link
         changes: dict[str, Any] = {k: v for k in LINK_FIELDS if (v := getattr(override, k)) is not None}
         if override.like is not None:
-            base = {k: v for k, v in _row("link", override.like).items() if k in LINK_FIELDS}
+            base = {k: v for k, v in row_of("link", override.like).items() if k in LINK_FIELDS}
             link = Link.model_validate(base)
         return link.model_copy(update=changes)
 
@@ -285,8 +249,13 @@ class Topology:
         return Route(link, f"{self.nic(a)} egress", f"{self.nic(b)} ingress")
 
     def replica_route(self, rank: int) -> Route:
-        """Link and ports of gradient sync between a rank and its copies in other pipelines, on other nodes."""
-        link = self.cluster.inter_node or self.cluster.intra_node or FREE
+        """Link and ports of gradient sync between a rank and its copies in other pipelines."""
+        if self.cluster.replicas_on_node:
+            link = self.cluster.intra_node or self.cluster.inter_node or FREE
+        else:
+            link = self.cluster.inter_node or self.cluster.intra_node or FREE
         if not link.has_ports:
             return Route(link, None, None)
+        if self.cluster.replicas_on_node:
+            return Route(link, f"rank {rank} egress", f"rank {rank} ingress")
         return Route(link, f"{self.nic(rank)} egress", f"{self.nic(rank)} ingress")

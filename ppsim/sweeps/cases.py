@@ -156,7 +156,8 @@ class _View:
     def value(self, name: str) -> Any:
         """The value of a setting or of a derived name."""
         if name == "gpus":
-            parts = (setting(self._settings, f"pipeline.{key}") for key in ("ranks", "data_parallel"))
+            factors = ("pipeline.ranks", "pipeline.data_parallel", "costs.tensor_parallel", "costs.context_parallel")
+            parts = (setting(self._settings, key) for key in factors)
             return prod(part if isinstance(part, int) else 0 for part in parts)
         if name in DERIVED:
             placement = self._experiment.placement

@@ -137,17 +137,19 @@ class TransformerSettings(Model):
         yield from ((f"efficiency.{key}", text) for key, text in self.efficiency.problems())
         if not self.tokens:
             yield "sequence", "missing: this model names no sequence length; write 'sequence: 4096'"
-        yield from _multiple("tensor_parallel", t, hidden=model.hidden, heads=model.heads, ffn=model.width)
-        if model.groups % t and t % model.groups:
-            yield "tensor_parallel", f"{model.groups} kv_heads aren't a multiple of {t} devices, nor a divisor"
+        uneven = list(_multiple("tensor_parallel", t, hidden=model.hidden, heads=model.heads, ffn=model.width))
+        if not uneven and model.groups % t and t % model.groups:
+            uneven = [("tensor_parallel", f"{model.groups} kv_heads aren't a multiple of {t} devices, nor a divisor")]
+        yield from uneven
         if self.sequence_parallel and t == 1:
             yield "sequence_parallel", "spreads over the tensor parallel devices, and there is one; leave it out"
         parts = self.context_parallel * (t if self.spreads else 1)
-        if self.tokens % parts:
+        if not uneven and self.tokens % parts:
             near = self.tokens // parts * parts or parts
             key = "context_parallel" if self.tokens % self.context_parallel else "tensor_parallel"
             yield key, f"a sequence of {self.tokens} tokens isn't a multiple of {parts} parts; {near} tokens are"
-        if self.context_exchange == "all_to_all" and model.heads % (t * self.context_parallel):
+        exchanged = self.context_parallel > 1 and self.context_exchange == "all_to_all"
+        if exchanged and not uneven and model.heads % (t * self.context_parallel):
             yield (
                 "context_parallel",
                 f"{model.heads} heads aren't a multiple of tensor {t} x context {self.context_parallel} devices, "
@@ -181,8 +183,11 @@ class TransformerSettings(Model):
 
 
 def _multiple(key: str, parts: int, **sizes: int) -> Iterator[tuple[str, str]]:
-    """What a number of devices doesn't divide."""
-    for name, size in sizes.items():
-        if size % parts:
-            near = next(n for n in range(min(parts, size), 0, -1) if size % n == 0)
-            yield key, f"{name} {size} isn't a multiple of {parts} devices; {near} devices share it evenly"
+    """The sizes that a number of devices doesn't divide, and the nearest smaller number that divides them all."""
+    wrong = {name: size for name, size in sizes.items() if size % parts}
+    if wrong:
+        near = next(n for n in range(min(parts, *sizes.values()), 0, -1) if not any(s % n for s in sizes.values()))
+        named = " and ".join(f"{name} {size}" for name, size in wrong.items())
+        is_not = "isn't a multiple" if len(wrong) == 1 else "aren't multiples"
+        share = "1 device has" if near == 1 else f"{near} devices share"
+        yield key, f"{named} {is_not} of {parts} devices; {share} {'it' if len(wrong) == 1 else 'them'} evenly"

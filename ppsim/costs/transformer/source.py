@@ -15,9 +15,11 @@ from ppsim.hardware import catalog
 NOT_SIZES = {"source", "note"}
 
 
-def is_path(name: str) -> bool:
-    """Whether a model's name is that of a file."""
-    return name.endswith(".json") or "/" in name or "\\" in name or Path(name).is_dir()
+def is_path(name: str, folder: Path = Path()) -> bool:
+    """Whether a model's name is that of a file, or of a folder that lies there and no row of the catalog."""
+    if name.endswith(".json") or "/" in name or "\\" in name:
+        return True
+    return name not in catalog.models() and (folder / name).is_dir()
 
 
 def expand(value: object) -> object:
