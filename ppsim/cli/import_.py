@@ -36,6 +36,19 @@ def import_(
         str | None,
         typer.Option(metavar="TIME", help="A layer's backward (default: twice its forward).", show_default=False),
     ] = None,
+    device: Annotated[
+        str | None,
+        typer.Option(help="A row of `ppsim list devices`: costs follow from the model on it.", show_default=False),
+    ] = None,
+    intra_node: Annotated[
+        str | None, typer.Option(metavar="LINK", help="With --device: the link within a node.", show_default=False)
+    ] = None,
+    inter_node: Annotated[
+        str | None, typer.Option(metavar="LINK", help="With --device: the link between nodes.", show_default=False)
+    ] = None,
+    vocab_size: Annotated[
+        int | None, typer.Option(min=1, help="With --device: the tokenizer's words.", show_default=False)
+    ] = None,
 ) -> None:
     """Make an experiment of another framework's launch file. The file is parsed, never run."""
     from ppsim import _textfile as textfile
@@ -47,14 +60,26 @@ def import_(
     path = Path(names[-1])
     times = launch.Times(_time("--layer-forward", layer_forward), _time("--layer-backward", layer_backward))
     text = textfile.read(path, "a launch file", MAX_BYTES)
-    file = launch.File(text, str(path), _fixed(set_ or ()), world_size, _beside(path))
-    found = launch.convert(file, as_ if len(names) == 1 else names[0], times)
+    machine = None if device is None else launch.Machine(device, intra_node, inter_node)
+    _check(machine is not None, [intra_node, inter_node, vocab_size], [layer_forward, layer_backward])
+    file = launch.File(text, str(path), _fixed(set_ or ()), world_size, _beside(path), vocabulary=vocab_size)
+    found = launch.convert(file, as_ if len(names) == 1 else names[0], times, machine)
     if output is None:
         typer.echo(found.text, nl=False)
     else:
         _write(output, path, found.text)
     for note in found.notes:
         typer.echo(printable(note), err=True)
+
+
+def _check(costed: bool, of_model: Sequence[object], of_layers: Sequence[object]) -> None:
+    """Raise ConfigError for options that need the other way to costs."""
+    from ppsim.errors import ConfigError
+
+    if not costed and any(value is not None for value in of_model):
+        raise ConfigError("--intra-node, --inter-node, --vocab-size: for costs from the model; give --device, too")
+    if costed and any(value is not None for value in of_layers):
+        raise ConfigError("--device contradicts --layer-forward and --layer-backward: its times are the model's")
 
 
 def _fixed(settings: Sequence[str]) -> dict[str, str]:

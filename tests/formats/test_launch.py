@@ -13,7 +13,7 @@ import ppsim
 from ppsim.config.experiment import Experiment
 from ppsim.errors import FormatError
 from ppsim.formats import launch
-from ppsim.formats.launch import File, Imported, Times
+from ppsim.formats.launch import File, Imported, Machine, Times
 
 RUN = "torchrun --nproc_per_node 8 pretrain_gpt.py --micro-batch-size 1 --bf16 --seq-length 128 --hidden-size 64 "
 MILLISECONDS = Times(Fraction(1, 1000), Fraction(2, 1000))
@@ -146,6 +146,46 @@ def test_what_is_not_decided_and_does_not_matter() -> None:
     assert "warning: --no-such-option (line 1) isn't known" in "\n".join(
         imported(f"{RUN} --num-layers 8 --global-batch-size 8 --no-such-option").notes
     )
+
+
+LLAMA = (
+    "torchrun --nproc_per_node 8 --nnodes 4 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+    "--group-query-attention --num-query-groups 8 --ffn-hidden-size 14336 --swiglu --normalization RMSNorm "
+    "--disable-bias-linear --untie-embeddings-and-output-weights --position-embedding-type rope --seq-length 8192 "
+    "--micro-batch-size 1 --global-batch-size 128 --bf16 --tensor-model-parallel-size 2 --sequence-parallel "
+    "--pipeline-model-parallel-size 4 --use-distributed-optimizer --hidden-dropout 0 --recompute-activations "
+)
+H100 = Machine("h100-80gb")
+
+
+def test_costs_follow_from_the_model_on_a_device(tmp_path: Path) -> None:
+    """LLaMA-3 8B has 8.030 B parameters; 4 stages on 2 GPUs each hold them all in bf16, no milliseconds being given."""
+    found = launch.convert(File(LLAMA, "llama.sh", vocabulary=128256), machine=H100)
+    made = experiment(found, tmp_path)
+    costs = made.problem().costs
+    assert made.costs.kind == "transformer"
+    assert round(float(sum(costs.weights)) * 2 / 2 / 1e9, 2) == 8.03
+    assert (made.pipeline.recompute, made.cluster.devices_per_node) == ("selective", 8)
+    assert all(time > 0 for time in (*costs.forward, *costs.backward))
+    by_row = ppsim.load(tmp_path / "imported.yaml", {"costs.model": "llama-3-8b"})
+    assert by_row.problem().costs.forward == costs.forward
+
+
+def test_what_costs_from_a_model_need() -> None:
+    def refused(text: str) -> str:
+        with pytest.raises(FormatError) as error:
+            launch.convert(File(text, "llama.sh"), machine=H100)
+        return str(error.value)
+
+    assert refused(LLAMA) == "llama.sh: --vocab-size is missing, which costs from the model need"
+    again = "--vocab-size 8 --recompute-granularity full --recompute-method block --recompute-num-layers 1"
+    assert "some layers of a stage" in refused(LLAMA.replace("--recompute-activations", again))
+    assert "'attn' isn't modelled" in refused(f"{LLAMA} --vocab-size 8 --recompute-modules attn")
+    undecided = (
+        f'if [ -n "$F" ]; then O="--use-flash-attn"; fi\n{LLAMA} --vocab-size 128256 --transformer-impl local $O'
+    )
+    assert "changes --use-flash-attn" in refused(undecided)
+    assert imported(undecided).notes  # with costs per layer it doesn't matter
 
 
 REFUSED = [

@@ -7,21 +7,25 @@ import pkgutil
 
 from ppsim.errors import FormatError, did_you_mean, printable, shown
 from ppsim.formats.launch.base import LAUNCHERS, Launcher
-from ppsim.formats.launch.experiment import Imported, Times, experiment_of
+from ppsim.formats.launch.experiment import Imported, Machine, Times, experiment_of
 from ppsim.formats.launch.settings import File, Settings
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")
 
-__all__ = ["LAUNCHERS", "File", "Imported", "Settings", "Times", "convert", "launcher_of"]
+__all__ = ["LAUNCHERS", "File", "Imported", "Machine", "Settings", "Times", "convert", "launcher_of"]
 
 
-def convert(file: File, name: str | None = None, times: Times = Times()) -> Imported:  # noqa: B008 - a constant
+def convert(
+    file: File, name: str | None = None, times: Times | None = None, machine: Machine | None = None
+) -> Imported:
     """The experiment that a launch file describes, read as that launcher's (default: whichever it looks like).
 
-    Raises FormatError, a line for each mistake.
+    Its costs are ``times`` per layer or, on a ``machine``, follow from the model. Raises FormatError, a line for each
+    mistake.
     """
-    return experiment_of(launcher_of(file, name).read(file), file.label, times)
+    settings = launcher_of(file, name).read(file._replace(costed=machine is not None))
+    return experiment_of(settings, file.label, times or Times(), machine)
 
 
 def launcher_of(file: File, name: str | None = None) -> Launcher:

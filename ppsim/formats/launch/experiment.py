@@ -37,23 +37,87 @@ class Times(NamedTuple):
         return forward, 2 * forward if self.backward is None else self.backward
 
 
-def experiment_of(settings: Settings, label: str, times: Times) -> Imported:
-    """The experiment, with costs given per layer. Raises FormatError where it isn't a legal one."""
+class Machine(NamedTuple):
+    """What costs from a model need: a device and its links, rows of the catalog."""
+
+    device: str
+    intra_node: str | None = None
+    inter_node: str | None = None
+    devices_per_node: int | None = None
+
+    def cluster(self, settings: Settings) -> dict[str, Any]:
+        """The cluster of a pipeline, with the links that such a device mostly has."""
+        inside, outside = next(
+            (ls for name, ls in _LINKS.items() if self.device.startswith(name)), ("nvlink3", "ib-hdr")
+        )
+        per_node = self.devices_per_node or settings.per_node or 8
+        return {
+            "device": self.device,
+            "ranks_per_node": max(1, per_node // (settings.apart or 1)),
+            "devices_per_node": per_node,
+            "intra_node": self.intra_node or inside,
+            "inter_node": self.inter_node or outside,
+        }
+
+
+_LINKS = {
+    "v100": ("nvlink2", "ib-edr"), "p100": ("nvlink1", "ib-edr"), "a100": ("nvlink3", "ib-hdr"),
+    "h100": ("nvlink4", "ib-ndr"), "h200": ("nvlink4", "ib-ndr"), "b200": ("nvlink5", "ib-ndr"),
+    "gb200": ("nvlink5", "ib-ndr"),
+}  # fmt: skip
+"""Links within and between nodes of such devices."""
+
+
+def experiment_of(settings: Settings, label: str, times: Times, machine: Machine | None = None) -> Imported:
+    """The experiment, with costs given per layer, or from the model on a ``machine``.
+
+    Raises FormatError where it isn't a legal one.
+    """
     label = printable(label)
-    values = {
-        "schedule": settings.schedule,
-        "pipeline": _pipeline(settings),
-        "costs": _given(settings, *times.whole()),
-        "runtime": settings.runtime,
-    }
+    values: dict[str, Any] = {"schedule": settings.schedule, "pipeline": _pipeline(settings, machine is not None)}
+    if machine is None:
+        values |= {"costs": _given(settings, *times.whole())}
+    else:
+        values |= {"costs": _of_model(settings, label), "cluster": machine.cluster(settings)}
+        if len(set(settings.layers)) > 1:
+            values["partition"] = settings.contents
+    values["runtime"] = settings.runtime
     try:
         Experiment(**values)
     except ConfigError as error:
         raise FormatError("\n".join(f"{label}: {line}" for line in str(error).splitlines())) from None
-    return Imported(_text(settings, label, values, times), [*settings.notes, *_notes(settings, times)])
+    notes = [*settings.notes, *(_notes(settings, times) if machine is None else _assumed(values, machine))]
+    return Imported(_text(settings, label, values, times), notes)
 
 
-def _pipeline(settings: Settings) -> dict[str, Any]:
+def _of_model(settings: Settings, label: str) -> dict[str, Any]:
+    """Costs from the model. Raises FormatError where its sizes aren't all known."""
+    wants = {"hidden": "--hidden-size", "heads": "--num-attention-heads", "vocabulary": "--vocab-size"}
+    lacking = [name for key, name in wants.items() if key not in settings.model]
+    lacking += ["--seq-length"] if "sequence" not in settings.costs else []
+    mistakes = [f"{label}: {name} is missing, which costs from the model need" for name in lacking]
+    again = settings.recomputed
+    if again is not None and tuple(again) != tuple(settings.layers):
+        mistakes.append(f"{label}: recomputation of some layers of a stage isn't modelled with costs from the model")
+    if mistakes:
+        raise FormatError("\n".join(mistakes))
+    costs = {"kind": "transformer", "model": dict(settings.model), **settings.costs}
+    if settings.selective and list(settings.selective) != ["core_attn"]:
+        costs["recompute_modules"] = list(settings.selective)
+    return costs
+
+
+def _assumed(values: Mapping[str, Any], machine: Machine) -> Iterator[str]:
+    cluster = values["cluster"]
+    yield "times and memory follow from the model and the device, with an assumed efficiency; see `ppsim calibrate`"
+    if machine.intra_node is None or machine.inter_node is None:
+        yield (
+            f"links are assumed: {cluster['intra_node']} within nodes of {cluster['devices_per_node']}, "
+            f"{cluster['inter_node']} between them; give --intra-node and --inter-node for others"
+        )
+
+
+def _pipeline(settings: Settings, of_model: bool) -> dict[str, Any]:
     sizes = settings.sizes
     pipeline: dict[str, Any] = {
         "ranks": sizes.ranks,
@@ -64,6 +128,8 @@ def _pipeline(settings: Settings) -> dict[str, Any]:
     }
     if settings.recomputed is not None:
         pipeline |= {"recompute": "full", "recompute_when": "late"}
+    elif settings.selective and of_model:
+        pipeline |= {"recompute": "selective", "recompute_when": "late"}
     return pipeline
 
 
@@ -98,7 +164,7 @@ def _text(settings: Settings, label: str, values: Mapping[str, Any], times: Time
     }
     body = yamlfile.dump(dict(values), {at: text for at, text in sources.items() if _is_value(values, at)})
     head = [f"From {label}, by `ppsim import {settings.launcher}`.", *settings.head]
-    return _commented(head) + body + _commented(_cluster_hint(settings))
+    return _commented(head) + body + ("" if "cluster" in values else _commented(_cluster_hint(settings)))
 
 
 def _commented(lines: Iterable[str]) -> str:
@@ -125,10 +191,15 @@ def _cluster_hint(settings: Settings) -> Iterator[str]:
 
 
 def _notes(settings: Settings, times: Times) -> Iterator[str]:
+    if settings.selective:
+        yield (
+            "selective recomputation has no key of its own: measure the backward with it, its time is part of that "
+            "(with --device it is counted)"
+        )
     if settings.model:
         yield (
             "embedding, head and what differs between layers are not counted: costs are given per layer "
-            f"({', '.join(settings.model)} would be used for costs from a model)"
+            f"({', '.join(settings.model)} are used with --device)"
         )
     yield (
         "memory isn't derived from a launch file: give costs.activation, weights and optimizer_state; without weights "

@@ -27,6 +27,8 @@ class File(NamedTuple):
     load: Load = lambda _: None
     costed: bool = False
     """Whether costs will be made of the model, so that its sizes matter."""
+    vocabulary: int | None = None
+    """Words of the tokenizer, where the file doesn't tell."""
 
 
 class Mistake(NamedTuple):
@@ -71,6 +73,8 @@ class Settings:
     """What a stage sends on, as in ``costs.message``; None where it isn't known."""
     recomputed: Sequence[int] | None = None
     """Layers of each stage whose forward is run again; None where none is."""
+    selective: Sequence[str] | None = None
+    """Modules that selective recomputation runs again; None where there is none."""
     halves: bool = False
     """Whether the schedule runs the halves of a backward apart."""
     model: Mapping[str, Any] = field(default_factory=dict)

@@ -109,6 +109,27 @@ class Arguments:
         """Whether it is there at all, be it wrong or unknown."""
         return name in self.given or name in self.unknown or name in self.spoilt
 
+    def mentions(self, name: str) -> bool:
+        """Whether it is there, read or not."""
+        return name in self.given or name in self.others
+
+    def words_after(self, name: str) -> list[str]:
+        """The values of an option that may take several, or that isn't read."""
+        at = next((i for i, w in enumerate(self.words) if _spelling(w.text.partition("=")[0]) == name), None)
+        if at is None:
+            return []
+        _, equals, first = self.words[at].text.partition("=")
+        found = [first] if equals else []
+        for word in self.words[at + 1 :]:
+            if word.text.startswith("--") or equals:
+                break
+            found.append(word.text)
+        return found
+
+    def word_after(self, name: str) -> str:
+        """The first of these, or an empty text."""
+        return next(iter(self.words_after(name)), "")
+
     def line(self, name: str) -> int:
         """The line that it was given on."""
         return self.given[name].line if name in self.given else 0

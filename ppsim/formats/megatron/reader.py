@@ -15,7 +15,7 @@ from ppsim.errors import FormatError, printable
 from ppsim.formats.launch.settings import File, Settings, Sizes
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.launches import read
-from ppsim.formats.megatron.model import costs_of, model_of
+from ppsim.formats.megatron.model import costs_of, model_of, selective
 from ppsim.formats.megatron.notes import head, notes, sources
 from ppsim.formats.megatron.options import COMBINED, LAUNCHER, MODEL
 from ppsim.formats.megatron.schedule import HALVES, Scheduled
@@ -40,6 +40,9 @@ class Reader(Scheduled):
         if sizes is None or split is None:
             return None
         schedule, runtime = self.schedule(sizes, split), self.runtime(sizes, split)
+        model, modules = model_of(self.arguments), selective(self.arguments)
+        if self.file.vocabulary is not None:
+            model["vocabulary"] = self.file.vocabulary
         if self.arguments.mistakes:
             return None
         name = schedule if isinstance(schedule, str) else schedule["name"]
@@ -52,8 +55,9 @@ class Reader(Scheduled):
             message=message,
             recomputed=recomputed,
             halves=name in HALVES,
-            model=model_of(self.arguments),
-            costs=costs_of(self.arguments, sizes),
+            selective=modules,
+            model=model,
+            costs=costs_of(self.arguments, sizes, self.dtype()),
             contents=layout_of(split.layers, split.extra),
             sources=sources(self.arguments, sizes),
             head=head(self.arguments, split),

@@ -25,8 +25,6 @@ from ppsim.formats.megatron.options import (
 )
 from ppsim.formats.megatron.values import Values
 
-SELECTIVE = ("--recompute-activations", "--moe-layer-recompute", "--recompute-modules")
-
 
 class Stages(Values):
     """Shares layers out as Megatron does."""
@@ -104,10 +102,6 @@ class Stages(Values):
             for name in (METHOD, RECOMPUTED_LAYERS):
                 if arguments.has(name):
                     arguments.wrong(name, "contradicts selective recomputation; leave it out")
-        if granularity == "selective" or any(arguments.has(name) for name in SELECTIVE):
-            self.said.append(
-                "selective recomputation has no key of its own: measure the backward with it, its time is part of that"
-            )
         if granularity != "full":
             return None
         self.number(METHOD) if METHOD in arguments.unknown else None
