@@ -14,6 +14,8 @@ def read(path: Path, what: str, limit: int) -> str:
     Raises ConfigError, one line that begins with the path, for anything else; a pipe or a device is never opened.
     """
     label = printable(str(path))
+    if "\0" in str(path):
+        raise ConfigError(f"{label}: can't be read: a NUL character in its name")
     try:
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -25,9 +27,8 @@ def read(path: Path, what: str, limit: int) -> str:
     except FileNotFoundError:
         near = did_you_mean(path.name, _siblings(path))
         raise ConfigError(f"{label}: no such file{printable(near)}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ConfigError(f"{label}: can't be read: {reason}") from None
+    except OSError as error:
+        raise ConfigError(f"{label}: can't be read: {error.strerror or error}") from None
     if len(raw) > limit:
         raise ConfigError(f"{label}: larger than {limit >> 20} MiB, the limit for {what}")
     try:

@@ -56,7 +56,7 @@ def test_a_schedule_is_a_file(tmp_path: Path) -> None:
 def test_a_device_is_a_row(tmp_path: Path) -> None:
     """Rank 0 of 1F1B holds 4 activations of 1 GiB and weights and gradients of 4 GiB each."""
     package = with_new("ppsim/hardware/catalog/devices.yaml", tmp_path)
-    assert "https://example.org/x1.pdf" in call(package, "list", "devices")
+    assert "x1-96gb" in call(package, "list", "devices")
     shown = call(package, "run", QUICKSTART, "--set", "cluster.device=x1-96gb", "--no-files")
     assert "of 89.41 GiB: fits" in shown  # 96 · 10^9 / 2^30
 
@@ -91,7 +91,7 @@ def test_the_house_is_drawn_with_all_its_rooms() -> None:
     house = rooms(readme.ROOT / "ppsim")
     assert drawing(house) == drawing(dict(reversed(house.items())))
     kept = PICTURE.read_text(encoding="utf-8")
-    assert [room for room in house if f">{room}</text>" not in kept] == [], "python -m tests.drawing"
+    assert [room for room in house if room[0] != "_" and f">{room}</text>" not in kept] == [], "python -m tests.drawing"
     text = (readme.ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     told = set(text.replace("/`", "`").split("`"))
     assert [room for room in house if not room.startswith("_") and room not in told] == []

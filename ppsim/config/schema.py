@@ -13,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
+from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -63,4 +64,5 @@ def _field_texts(model: type[BaseModel]) -> dict[str, str]:
 
 def json_schema() -> dict[str, Any]:
     """The schema of a config file, shorthands included."""
-    return {"$schema": DIALECT, **Experiment.model_json_schema(schema_generator=_Generator)}
+    found = Experiment.model_json_schema(schema_generator=_Generator)
+    return {"$schema": DIALECT, **found, "patternProperties": {f"^{yamlfile.OWN}": {}}}

@@ -26,6 +26,8 @@ from ppsim.config.yamltree import MAX_DEPTH, Builder, Node, Place, where
 from ppsim.errors import ConfigError, printable, shown
 
 MAX_BYTES: Final = 1 << 20
+OWN: Final = "x-"
+"""How keys at the top begin that are the user's own, as for anchors that settings take up: ppsim doesn't read them."""
 _NAMED_BY: Final = {
     "schedule": "name", "runtime": "preset", "cluster.device": "like", "cluster.intra_node": "like",
     "cluster.inter_node": "like",
@@ -75,7 +77,8 @@ def read(path: Path) -> Document:
         raise ConfigError(f"{label}: empty; there are no settings in it")
     if not isinstance(root.value, dict):
         raise ConfigError(f"{where(label, root.place)}: {shown(root.value)}, where a mapping of settings is due")
-    return Document(label, root, path)
+    settings = {key: node for key, node in root.value.items() if not key.startswith(OWN)}
+    return Document(label, replace(root, value=settings), path)
 
 
 def _from_python(value: Any, label: str, depth: int = 0) -> Node:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ppsim.errors import PpsimError, printable
@@ -34,11 +36,12 @@ def _about(path: Path) -> list[str | None]:
         return [file.about(key) for key in ABOUT]
 
 
-def merged(folder: Path, files: list[Path]) -> SweepFile:
+@contextmanager
+def merged(folder: Path, files: list[Path]) -> Iterator[SweepFile]:
     """One file with the cases of all, in place of what was collected before."""
     clear(folder, FILE)
-    whole = SweepFile(folder / FILE, create=True)
-    for path in files:
-        with SweepFile(path) as part:
-            whole.merge(part)
-    return whole
+    with SweepFile(folder / FILE, create=True) as whole:
+        for path in files:
+            with SweepFile(path) as part:
+                whole.merge(part)
+        yield whole

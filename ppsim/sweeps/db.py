@@ -64,6 +64,18 @@ class SweepFile:
             raise PpsimError(f"{printable(str(path))}: no such file; `ppsim sweep` makes one")
         try:
             self._db = sqlite3.connect(path, isolation_level=None)
+        except sqlite3.Error as error:
+            raise self._trouble(error) from None
+        try:
+            self._prepare(create)
+            self._known = {column.name: column for column in self.columns()}
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _prepare(self, create: bool) -> None:
+        """Make the tables, or see that they are of this layout."""
+        try:
             self._db.execute("PRAGMA temp_store = MEMORY")
             if create:
                 with self._writing():
@@ -74,8 +86,8 @@ class SweepFile:
         except sqlite3.Error as error:
             raise self._trouble(error) from None
         if layout != LAYOUT:
-            raise PpsimError(f"{printable(str(path))}: written by another version of ppsim; start anew with --fresh")
-        self._known = {column.name: column for column in self.columns()}
+            file = printable(str(self.path))
+            raise PpsimError(f"{file}: written by another version of ppsim; start anew with --fresh")
 
     def __enter__(self) -> SweepFile:
         return self

