@@ -18,6 +18,7 @@ from ppsim.cli import (
     import_,
     listing,
     plot,
+    reproduce,
     run,
     search,
     streams,
@@ -54,6 +55,7 @@ def _ppsim(
 
 app.command()(run.run)
 app.command()(run.check)
+app.command()(reproduce.reproduce)
 app.command("list")(listing.list_)
 app.command()(plot.plot)
 app.command()(export.export)

@@ -16,10 +16,11 @@ class Listing(StrEnum):
     models = "models"
     metrics = "metrics"
     formats = "formats"
+    papers = "papers"
 
 
 def list_(what: Listing) -> None:
-    """List schedules, devices, links, models, metrics or file formats."""
+    """List schedules, devices, links, models, metrics, file formats or published papers."""
     from ppsim.display.console import console
     from ppsim.display.listing import listing, rows
 

@@ -50,8 +50,12 @@ class Condition:
 
     def holds(self, value_of: Lookup) -> bool:
         """Whether the condition holds; ValueError where its values can't be compared."""
+        return bool(self.value(value_of))
+
+    def value(self, value_of: Lookup) -> Any:
+        """What it comes to: a truth value, or a number, exact; ValueError where its values can't be put together."""
         try:
-            return bool(self._holds(value_of))
+            return self._holds(value_of)
         except (TypeError, ZeroDivisionError) as error:
             why = "it divides by zero" if isinstance(error, ZeroDivisionError) else "its values can't be compared so"
             values = ", ".join(f"{name} is {shown(value_of(name))}" for name in dict.fromkeys(self.names))

@@ -12,6 +12,7 @@ from ppsim.hardware import catalog
 from ppsim.metrics import Metric
 from ppsim.metrics import known as of_scope
 from ppsim.metrics.base import Scope
+from ppsim.papers import paper as papers
 from ppsim.schedules import Schedule, known
 
 if TYPE_CHECKING:
@@ -22,13 +23,15 @@ COMMANDS: dict[formats.Does, str] = {"export": "export", "launch": "import", "li
 
 
 def rows(what: str) -> list[dict[str, Any]]:
-    """Rows of 'schedules', 'devices', 'links', 'models', 'metrics' or 'formats'."""
+    """Rows of 'schedules', 'devices', 'links', 'models', 'metrics', 'formats' or 'papers'."""
     if what == "schedules":
         return [_schedule(name, schedule) for name, schedule in sorted(known().items())]
     if what == "metrics":
         return [_metric(found) for scope in get_args(Scope) for found in of_scope(scope).values()]
     if what == "formats":
         return [{"format": f.name, "command": COMMANDS[f.does], "what": f.what} for f in formats.known()]
+    if what == "papers":
+        return [_paper(papers.named(name)) for name in papers.known()]
     if what == "models":
         return [_model(name) for name in catalog.models()]
     table = {"devices": catalog.devices, "links": catalog.links}[what]()
@@ -45,6 +48,11 @@ def _metric(found: Metric) -> dict[str, Any]:
         "metric": found.name, "scope": found.scope, "unit": found.unit, "better": found.better or "", "needs": needs,
         "definition": found.definition,
     }  # fmt: skip
+
+
+def _paper(paper: papers.Paper) -> dict[str, Any]:
+    shown = ", ".join(figure.name for figure in paper.figures)
+    return {"paper": paper.folder.name, "figures": shown, "title": paper.title, "source": paper.source}
 
 
 def _cell(value: Any) -> Any:

@@ -1,0 +1,249 @@
+"""A paper's figures simulated: every row beside its published value, judged as its page says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import combinations
+from typing import Any
+
+from ppsim.analysis.result import Result
+from ppsim.analysis.simulate import simulate
+from ppsim.config.load import load
+from ppsim.errors import PpsimError
+from ppsim.papers.paper import Figure, Paper, rows_of
+from ppsim.papers.values import value_of
+
+Values = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published value and the simulated one; ``judged`` is False for rows that only show or fit."""
+
+    label: str
+    columns: Values
+    published: float
+    simulated: float | None
+    """None where the run can't be made; ``note`` says why."""
+    judged: bool
+    met: bool | None
+    note: str = ""
+
+    @property
+    def error(self) -> float | None:
+        """(simulated - published) / published."""
+        return None if self.simulated is None or not self.published else self.simulated / self.published - 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """One figure, reproduced: its rows, and the constants that were fitted (by the values of ``fit.each``)."""
+
+    paper: str
+    figure: Figure
+    rows: tuple[Row, ...]
+    constants: tuple[tuple[str, dict[str, float]], ...] = ()
+
+    @property
+    def judged(self) -> list[Row]:
+        """The rows that are targets."""
+        return [row for row in self.rows if row.judged]
+
+    @property
+    def missed(self) -> list[Row]:
+        """The targets that are missed."""
+        return [row for row in self.judged if not row.met]
+
+    @property
+    def mean_error(self) -> float | None:
+        """Mean of the absolute relative errors of the targets."""
+        errors = [abs(row.error) for row in self.judged if row.error is not None]
+        return sum(errors) / len(errors) if errors else None
+
+    @property
+    def worst_error(self) -> float | None:
+        """The relative error of the target that is farthest off."""
+        errors = [row.error for row in self.judged if row.error is not None]
+        return max(errors, key=abs) if errors else None
+
+
+def reproduce(paper: Paper, watch: Callable[[str], None] = lambda _: None) -> list[Table]:
+    """Every figure of a paper; ``watch`` is told which one is at work."""
+    runs = _Runs(paper)
+    tables = []
+    for figure in paper.figures:
+        watch(f"{paper.folder.name}: {figure.name}")
+        tables.append(_table(paper, figure, runs))
+    return tables
+
+
+@dataclass
+class _Runs:
+    """Results by what they were made of: figures of one paper often share their runs."""
+
+    paper: Paper
+    _made: dict[tuple[str, tuple[str, ...]], Result | PpsimError] = field(default_factory=dict)
+
+    def result(self, figure: Figure, row: Values) -> Result:
+        """The run of a row. Raises PpsimError where there is none."""
+        changes = [f"{key}={_filled(text, row)}" for key, text in figure.set.items()]
+        key = figure.config, tuple(changes)
+        if key not in self._made:
+            try:
+                self._made[key] = simulate(load(self.paper.folder / figure.config, changes))
+            except PpsimError as error:
+                self._made[key] = error
+        found = self._made[key]
+        if isinstance(found, PpsimError):
+            raise found
+        return found
+
+
+def _filled(text: str, row: Values) -> str:
+    """A setting's text with the row's values in it."""
+    return text.format_map({key: float(value) if isinstance(value, Fraction) else value for key, value in row.items()})
+
+
+def _table(paper: Paper, figure: Figure, runs: _Runs) -> Table:
+    rows = [dict(row) for row in rows_of(paper, figure)]
+    constants: tuple[tuple[str, dict[str, float]], ...] = ()
+    if figure.fit is not None:
+        constants = tuple(_fitted(figure, rows, runs))
+    for row in rows:
+        for name, expression in figure.derive.items():
+            row[name] = expression.value(row.__getitem__)
+    values = [_pair(figure, row, runs) for row in rows]
+    values = _relative(figure, rows, values)
+    made = tuple(_row(figure, row, *pair) for row, pair in zip(rows, values, strict=True))
+    if figure.kind == "order":
+        made = tuple(_ordered(figure, made))
+    return Table(paper.folder.name, figure, made, constants)
+
+
+Pair = tuple[float, float | None, str]
+"""Published, simulated (None: no run), and why there is none."""
+
+
+def _pair(figure: Figure, row: dict[str, Any], runs: _Runs) -> Pair:
+    published = float(figure.published.value(row.__getitem__))
+    try:
+        result = runs.result(figure, row)
+    except PpsimError as error:
+        return published, None, str(error).partition("\n")[0]
+    return published, _simulated(figure, row, result), ""
+
+
+def _simulated(figure: Figure, row: Values, result: Result) -> float:
+    def lookup(name: str) -> Any:
+        return row[name] if name in row else value_of(result, name)
+
+    return float(figure.simulated.value(lookup))
+
+
+def _relative(figure: Figure, rows: Sequence[Values], values: list[Pair]) -> list[Pair]:
+    """Both values over those of the group's reference row."""
+    if figure.relative_to is None:
+        return values
+    bases: dict[tuple[str, ...], Pair] = {}
+    for row, pair in zip(rows, values, strict=True):
+        if figure.relative_to.holds(row.__getitem__):
+            bases[_group(figure.among, row)] = pair
+    out: list[Pair] = []
+    for row, (published, simulated, note) in zip(rows, values, strict=True):
+        base = bases.get(_group(figure.among, row))
+        if base is None or base[1] is None:
+            out.append((published, None, "its group has no reference row"))
+        else:
+            out.append((published / base[0], None if simulated is None else simulated / base[1], note))
+    return out
+
+
+def _group(columns: Iterable[str], row: Values) -> tuple[str, ...]:
+    return tuple(str(row[column]) for column in columns)
+
+
+def _row(figure: Figure, row: Values, published: float, simulated: float | None, note: str) -> Row:
+    """One row, judged unless it only shows: was fitted on, is the reference of others, or wasn't read (``status``)."""
+    status = str(row.get("status", ""))
+    fitted = figure.fit is not None and figure.fit.rows.holds(row.__getitem__)
+    reference = figure.relative_to is not None and figure.relative_to.holds(row.__getitem__)
+    judged = figure.kind not in ("shown", "order") and not (status or fitted or reference)
+    met = None
+    if judged:
+        met = simulated is not None and figure.tolerance is not None and figure.tolerance.holds(published, simulated)
+    why = note or status or ("fitted on" if fitted else "reference" if reference else "")
+    if met is False:
+        why = next((miss.why for miss in figure.misses if miss.rows.holds(row.__getitem__)), why)
+    names = figure.label or [name for name in row if any(f"{{{name}" in text for text in figure.set.values())]
+    label = ", ".join(f"{name} {_shown(row[name])}" for name in names)
+    return Row(label, dict(row), published, simulated, judged, met, why)
+
+
+def _ordered(figure: Figure, rows: Sequence[Row]) -> Iterator[Row]:
+    """Each row, met where it stands to all others of its group as published; values nearly equal may change places."""
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for place, row in enumerate(rows):
+        if row.simulated is not None and not row.note:
+            groups.setdefault(_group(figure.among, row.columns), []).append(place)
+    wrong: dict[int, str] = {}
+    for places in groups.values():
+        for a, b in combinations(places, 2):
+            first, second = sorted((rows[a], rows[b]), key=lambda row: row.published)
+            if second.published <= first.published * (1 + figure.apart):
+                continue
+            if (second.simulated or 0) < (first.simulated or 0):
+                wrong[a] = wrong[b] = f"{first.label} before {second.label}, simulated the other way"
+    judged = {place for places in groups.values() for place in places}
+    for place, row in enumerate(rows):
+        met = place not in wrong if place in judged else None
+        known = next((miss.why for miss in figure.misses if miss.rows.holds(row.columns.__getitem__)), "")
+        note = (known or wrong[place]) if place in wrong else row.note
+        yield replace(row, judged=place in judged, met=met, note=note)
+
+
+def _fitted(figure: Figure, rows: list[dict[str, Any]], runs: _Runs) -> Iterator[tuple[str, dict[str, float]]]:
+    """Fit the constants, anew for each group, and write them into the rows of that group."""
+    fit = figure.fit
+    if fit is None:
+        return
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(_group(fit.each, row), []).append(row)
+    for group, members in groups.items():
+        on = [row for row in members if fit.rows.holds(row.__getitem__)]
+        constants = _solved(figure, on, runs) if on else {}
+        for row in members:
+            row.update(constants)
+        yield ", ".join(f"{name} {value}" for name, value in zip(fit.each, group, strict=True)), constants
+
+
+def _solved(figure: Figure, on: list[dict[str, Any]], runs: _Runs) -> dict[str, float]:
+    """The constants with the least squares of relative errors over these rows."""
+    from scipy.optimize import least_squares
+
+    names = list(figure.fit.constants) if figure.fit is not None else []
+    starts = [figure.fit.constants[name].start for name in names] if figure.fit is not None else []
+
+    def at(logs: Sequence[float]) -> dict[str, float]:
+        return {name: start * 2 ** (float(log) - 1) for name, start, log in zip(names, starts, logs, strict=True)}
+
+    def errors(logs: Sequence[float]) -> list[float]:
+        constants = at(logs)
+        out = []
+        for row in on:
+            filled = {**row, **constants}
+            for name, expression in figure.derive.items():
+                filled[name] = expression.value(filled.__getitem__)
+            published = float(figure.published.value(filled.__getitem__))
+            out.append(_simulated(figure, filled, runs.result(figure, filled)) / published - 1)
+        return out
+
+    # Steps are a part of the variable, which therefore isn't 0: much larger than the nanoseconds that times round to.
+    found = least_squares(errors, [1.0] * len(names), diff_step=1e-3, xtol=1e-7)
+    return at(found.x)
+
+
+def _shown(value: Any) -> str:
+    return f"{float(value):g}" if isinstance(value, Fraction | float) else str(value)

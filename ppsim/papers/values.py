@@ -1,0 +1,47 @@
+"""What an expression of a paper's page may name of a simulated run, beyond the columns of its row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ppsim.analysis.result import Result
+from ppsim.errors import ConfigError, did_you_mean
+
+
+def value_of(result: Result, name: str) -> Any:
+    """A figure of a run by its name.
+
+    The summary's own (``step_time_s``, ``theory.bubble_ratio``); ``rank_0.peak_memory_bytes`` and
+    ``stage_3.forward_s`` for those of a rank or a stage, ``last_rank`` for the last; ``sum.KEY``, ``max.KEY`` and
+    ``min.KEY`` over all ranks; ``split.KEY`` for a part of the step by what-if; ``bytes_sent`` over all pairs.
+    Raises ConfigError for anything else, and where a figure isn't known.
+    """
+    summary = result.summary
+    head, _, rest = name.partition(".")
+    try:
+        if head == "split":
+            from ppsim.analysis.whatif import split
+
+            return split(result).seconds()[rest]
+        if head in ("sum", "max", "min") and rest:
+            gather: Any = {"sum": sum, "max": max, "min": min}[head]
+            return gather(_in(row, rest) for row in summary["per_rank"])
+        if head == "bytes_sent":
+            return sum(pair["bytes"] for pair in summary["pairs"])
+        if head == "last_rank":
+            return _in(summary["per_rank"][-1], rest)
+        for kind, rows in (("rank_", "per_rank"), ("stage_", "per_stage")):
+            if head.startswith(kind) and head.removeprefix(kind).isdigit():
+                return _in(summary[rows][int(head.removeprefix(kind))], rest)
+        return _in(summary, name)
+    except (KeyError, IndexError, TypeError):
+        hint = did_you_mean(head, summary)
+        raise ConfigError(f"'{name}' is no figure of the run that is known{hint}") from None
+
+
+def _in(table: Any, path: str) -> Any:
+    for key in path.split("."):
+        table = table[key]
+    if table is None:
+        raise KeyError(path)
+    return table
