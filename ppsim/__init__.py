@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from ppsim.analysis.explain import explain as explain
     from ppsim.analysis.measured.fit import Fit as Fit
     from ppsim.analysis.measured.fit import fit as fit
+    from ppsim.analysis.measured.result import MeasuredResult as MeasuredResult
+    from ppsim.analysis.measured.result import as_result as as_result
     from ppsim.analysis.measured.table import Measured as Measured
     from ppsim.analysis.result import Result as Result
     from ppsim.analysis.simulate import simulate as simulate
@@ -51,6 +53,8 @@ _PUBLIC = {
     "Fit": "ppsim.analysis.measured.fit",
     "fit": "ppsim.analysis.measured.fit",
     "Measured": "ppsim.analysis.measured.table",
+    "MeasuredResult": "ppsim.analysis.measured.result",
+    "as_result": "ppsim.analysis.measured.result",
     "from_torch": "ppsim.formats.torch_live",
     "metric": "ppsim.metrics",
     "Result": "ppsim.analysis.result",

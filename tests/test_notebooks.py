@@ -26,7 +26,7 @@ def code(notebook: Any) -> list[Any]:
 
 
 def test_all_are_there() -> None:
-    names = ["01_quickstart", "02_sweep_p_m", "03_memory", "04_schedules", "05_real_runs"]
+    names = ["01_quickstart", "02_sweep_p_m", "03_memory", "04_schedules", "05_real_runs", "06_your_trace"]
     assert [path.stem for path in NOTEBOOKS] == names
 
 
