@@ -57,10 +57,13 @@ def search(
         typer.echo(f"interrupted after {found.simulated:,} of {space.legal:,} cases; nothing is kept", err=True)
         raise SystemExit(cases.INTERRUPTED)
     limits = [_limit(base, case["changes"]) for case in found.best]
+    runner_up = _runner_up(base, found)
     if json_:
-        typer.echo(json.dumps(_search_json(space, found, limits), indent=2))
+        typer.echo(json.dumps({**_search_json(space, found, limits), "runner_up": runner_up}, indent=2))
     else:
         display_sweep.search(space, found, limits, columns)
+        if runner_up is not None:
+            display_sweep.runner_up(runner_up)
     if best is not None:
         cases.write_best(best, base, found.best, row)
 
@@ -72,6 +75,18 @@ def _limit(base: Base, changes: str) -> str:
     from ppsim.sweeps.chosen import case_experiment
 
     return lines(simulate(case_experiment(base, changes), engine="auto"))[0]
+
+
+def _runner_up(base: Base, found: Found) -> str | None:
+    """Why the second best is slower than the best."""
+    from ppsim.analysis.simulate import simulate
+    from ppsim.analysis.slower import slower
+    from ppsim.sweeps.chosen import case_experiment
+
+    if len(found.best) < 2:
+        return None
+    first, second = (simulate(case_experiment(base, case["changes"])) for case in found.best[:2])
+    return slower(first, second)
 
 
 def _search_json(space: Space, found: Found, limits: list[str]) -> dict[str, Any]:

@@ -211,8 +211,8 @@ def _wrong_at(parts: tuple[str, ...], settings: dict[str, Any], root: type[Model
 
 
 DERIVED = ("stages", "virtual_stages", "gpus")
-"""Names that a condition may use beside settings: stages of the model, stages per rank, and ranks · data_parallel; times
-tensor_parallel · context_parallel, where costs follow from a model."""
+"""Names that a condition may use beside settings: the model's stages, a rank's stages, all devices (ranks ·
+data_parallel, times tensor_parallel · context_parallel where costs follow from a model)."""
 
 
 def meant(name: str, root: type[Model], swept: Mapping[str, None]) -> list[str]:

@@ -38,7 +38,7 @@ def figure(name: str, value: Any) -> str:
     if base.endswith("_bytes"):
         return size(value)
     if base.endswith("_per_s"):
-        return f"{value:.4g}/s"
+        return f"{value:,.0f}/s" if value >= 10_000 else f"{value:.4g}/s"
     if base.endswith("_s"):
         return seconds(value)
     return percent(value) if base in ("bubble_ratio", "bubble_overhead", "mfu") else f"{value:.4g}"
@@ -140,9 +140,15 @@ def search(space: Space, found: Found, limits: Sequence[str], columns: Sequence[
         return
     best = best_means("step_time_s")
     out.print(f"the best {len(found.best)} by {best}, as certain as if all had been simulated:", soft_wrap=True)
-    _shown(found.best, columns, ["step_time_s", "bubble_ratio", MEMORY], out)
+    tokens = ["tokens_per_s"] if found.best[0].get("tokens_per_s") is not None else []
+    _shown(found.best, columns, ["step_time_s", *tokens, "bubble_ratio", MEMORY, "heaviest_rank"], out)
     for number, limit in enumerate(limits, start=1):
         out.print(f"{number}: {limit}", soft_wrap=True)
+
+
+def runner_up(reason: str) -> None:
+    """Print why the second best is slower than the best."""
+    console().print(f"2 after 1: {reason}", soft_wrap=True)
 
 
 def told(progress: Progress, short: bool = False) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 from ppsim.analysis.result import Result
 from ppsim.config.experiment import Experiment
+from ppsim.costs import TransformerCosts
+from ppsim.costs.transformer import active_parameters
 from ppsim.metrics import scalars
 from ppsim.schedules import Problem
 
@@ -22,6 +24,7 @@ def figures(result: Result) -> dict[str, Any]:
         "steps": pipeline.steps,
         "engine": result.engine,
         "data_parallel": pipeline.data_parallel,
+        "heaviest_rank": _heaviest(result),
         "work_s": float(work(result.experiment, result.problem)),
     }
     found |= scalars(result.run)
@@ -31,11 +34,21 @@ def figures(result: Result) -> dict[str, Any]:
     return found | {f"theory.{key}": theory.get(key) for key in ("makespan_s", "bubble_ratio")}
 
 
+def _heaviest(result: Result) -> int | None:
+    """The first rank that holds the most at its peak; None where nothing is held."""
+    peaks = [row["peak_memory_bytes"] for row in result.per_rank()]
+    return peaks.index(max(peaks)) if any(peaks) else None
+
+
 def work(experiment: Experiment, problem: Problem) -> Fraction:
     """Seconds of forward and backward that a step of all replicas computes, were every device of speed 1.
 
-    Cases with the same work train as much in a step, so that their step times can be compared.
+    Cases with the same work train as much in a step, so that their step times can be compared. Where costs follow from
+    a model, however it is cut: six operations per token and parameter that it meets, at a device's peak rate.
     """
+    costs, samples, peak = experiment.costs, experiment.samples_per_step, experiment.peak_flops
+    if isinstance(costs, TransformerCosts) and samples is not None and peak is not None:
+        return Fraction(6 * active_parameters(costs.model) * samples * costs.tokens) / peak
     weights = experiment.pipeline.microbatch_weights
     units = problem.microbatches if weights is None else sum(weights, Fraction(0)) * len(problem.slices)
     once = sum((f + b for f, b in zip(problem.costs.forward, problem.costs.backward, strict=True)), Fraction(0))
