@@ -63,6 +63,15 @@ DEEPSPEED = (
     '  --global-batch-size 2048 --deepspeed --deepspeed_config $CONF"\n'
     'srun bash -c "$LAUNCHER --node_rank \\$SLURM_PROCID $CMD" 2>&1 | tee log\n'
 )
+PRIMUS = (
+    "modules:\n  pre_trainer:\n    framework: megatron\n    config: pre_trainer.yaml\n    model: ${PRIMUS_MODEL:small}.yaml\n"
+    "    overrides:\n      micro_batch_size: 2\n      global_batch_size: ${GBS:32}\n      recompute_num_layers: 0\n"
+    "      pipeline_model_parallel_size: ${PRIMUS_PP:4}\n      encoder_pipeline_model_parallel_size: 0\n"
+)
+PRESETS = {
+    "primus/configs/models/megatron/small.yaml": "extends:\n  - base.yaml\nnum_layers: 28\nhidden_size: 1024\n",
+    "primus/configs/models/megatron/base.yaml": "num_layers: 2\nseq_length: 512\nswiglu: true\n",
+}
 CASES = [
     Case("megatron", f"{RUN} --num-layers 8 --pipeline-model-parallel-size 4 --global-batch-size 8", "megatron", [2] * 4, "1f1b", 4),
     Case("arguments alone", "--micro-batch-size 1\n--num_layers 8\n--global_batch_size 8\n", "megatron", [8], "1f1b", 8, "args.txt"),
@@ -96,6 +105,25 @@ CASES = [
         'CMD="$R --tensor-model-parallel-size $TP --pipeline-model-parallel-size $PP $P"\necho $CMD\neval $CMD',
         "pai-megatron-patch", [7] * 4, "1f1b", 4, options={"fixed": {"1": "1", "2": "4", "3": "bf16"}},
     ),
+    Case(
+        "torchtitan", '[model]\nname = "llama3"\nflavor = "8B"\n[training]\nlocal_batch_size = 8\nseq_len = 4096\n[parallelism]\n'
+        'pipeline_parallel_degree = 4\npipeline_parallel_schedule = "1F1B"\n', "torchtitan", [8, 9, 8, 7], "1f1b", 8, "train.toml",
+    ),
+    Case(
+        "torchtitan, interleaved", '[model]\nflavor = "8B"\n[training]\nlocal_batch_size = 16\n[parallelism]\npipeline_parallel_degree = 2\n'
+        'pipeline_parallel_schedule = "interleaved1f1b"\npipeline_parallel_layers_per_stage = 9\npipeline_parallel_microbatch_size = 2\n',
+        "torchtitan", [8, 9, 8, 7], "interleaved_1f1b", 8, "train.toml",
+    ),
+    Case(
+        "torchtitan, by name", '[parallelism]\npipeline_parallel_degree = 2\npipeline_parallel_schedule = "ZBVZeroBubble"\n'
+        'module_fqns_per_model_part = [["tok_embeddings", "layers.0"], ["layers.1", "layers.2"], ["layers.3", "layers.4"], ["layers.5", "norm", "output"]]\n',
+        "torchtitan", [1, 2, 2, 1], "zbv", 8, "train.toml",
+    ),
+    Case("primus", PRIMUS, "primus", [7, 7, 7, 7], "1f1b", 16, "exp.yaml", {"files": PRESETS}),
+    Case(
+        "primus, a V", PRIMUS + "      patch_primus_pipeline: true\n      pp_algorithm: zbv-formatted\n      num_virtual_stages_per_pipeline_rank: 2\n",
+        "primus", [7, 7, 7, 7], "zbv", 16, "exp.yaml", {"files": PRESETS, "fixed": {"PRIMUS_PP": "2"}},
+    ),
 ]  # fmt: skip
 
 
@@ -104,6 +132,7 @@ def test_a_minimal_file_of_each_kind(case: Case, tmp_path: Path) -> None:
     """At 1 ms a layer's forward the milliseconds of a stage are its layers; m = global batch / (micro batch · replicas)."""
     found = imported(case.text, case.label, **case.options)
     assert launch.launcher_of(File(case.text, case.label)).name == case.launcher
+    assert f"by `ppsim import {case.launcher}`" in found.text
     made = experiment(found, tmp_path)
     times = [time * 1000 for time in made.problem().costs.forward]
     assert (times, made.schedule.name, made.pipeline.microbatches) == (
@@ -195,6 +224,25 @@ REFUSED = [
     (f"{RUN} --num-layers 8 --deepspeed --num-layers-per-virtual-pipeline-stage 2 --pipeline-model-parallel-size 2", "DeepSpeed's pipeline doesn't know --num-layers-per-virtual-pipeline-stage"),
     (f"{RUN} --num-layers 8 --enable-zb-runtime --num-layers-per-virtual-pipeline-stage 2 --pipeline-model-parallel-size 2 --global-batch-size 8", "grouped interleaving, which isn't modelled"),
 ]  # fmt: skip
+
+
+SETTINGS_REFUSED = [
+    ("train.toml", '[parallelism]\npipeline_parallel_schedule = "1F1C"\npipeline_parallel_degree = 2\n', "train.toml:2: pipeline_parallel_schedule: '1F1C' isn't modelled; did you mean '1F1B'?"),
+    ("train.toml", '[model]\nflavor = "9B"\n[parallelism]\n', "train.toml:2: flavor: the layers of 'llama3' '9B' aren't known; give --set model.layers=…"),
+    ("train.toml", '[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_layers_per_stage = 4\n', "pipeline_parallel_layers_per_stage"),
+    ("train.toml", "[parallelism\n", "train.toml: not TOML: "),
+    ("train.toml", "[parallelism]\npipeline_parallel_degree = 0\n", "0, where a whole number from 1 on is due"),
+    ("exp.yaml", "modules: 3\n", "exp.yaml: no modules: with a trainer"),
+    ("exp.yaml", "a: [\n", "exp.yaml:"),
+    ("exp.yaml", PRIMUS.replace("framework: megatron", "framework: torchtitan"), "framework 'torchtitan': only megatron is read"),
+    ("exp.yaml", PRIMUS + "      patch_primus_pipeline: true\n      pp_algorithm: zero-bubble\n", "exp.yaml:13: pp_algorithm 'zero-bubble' isn't modelled"),
+    ("exp.yaml", PRIMUS.replace("${PRIMUS_PP:4}", "${PRIMUS_PP}"), "--pipeline-model-parallel-size depends on ${PRIMUS_PP}, not set in this file; give --set PRIMUS_PP=…"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("label", "text", "message"), SETTINGS_REFUSED, ids=[row[2][:40] for row in SETTINGS_REFUSED])
+def test_what_settings_files_are_refused(label: str, text: str, message: str) -> None:
+    assert message in refused(text, label, files=PRESETS, name="primus" if label == "exp.yaml" else "torchtitan")
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED, ids=[row[1][:40] for row in REFUSED])

@@ -28,7 +28,8 @@ class Launcher(NamedTuple):
         """How many marks a file has; -1 where it can't be one of this launcher's."""
         ending = re.search(r"\.[a-z0-9]+$", label.lower())
         fits = (ending[0] if ending else "") in self.suffixes if self.suffixes else True
-        return sum(bool(re.search(mark, text, re.MULTILINE)) for mark in self.marks) if fits else -1
+        found = sum(bool(re.search(mark, text, re.MULTILINE)) for mark in self.marks)
+        return found + bool(self.suffixes) if fits else -1
 
 
 LAUNCHERS: dict[str, Launcher] = {}

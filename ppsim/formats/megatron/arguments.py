@@ -26,6 +26,7 @@ from ppsim.formats.megatron.options import (
     NUMBERS,
     OLD,
     OTHERS,
+    RECOMPUTED_LAYERS,
     REFUSED,
     SWITCHES,
     TEXTS,
@@ -90,7 +91,7 @@ class Arguments:
         given = self.given.get(name)
         if given is None or name in self.spoilt:
             return None
-        least = 0 if name == EXTRA else 1
+        least = 0 if name in (EXTRA, RECOMPUTED_LAYERS) else 1
         value = int(given.value) if re.fullmatch(r"[+-]?[0-9]{1,12}", given.value) else None
         if value is None or not least <= value <= LARGEST:
             self.wrong(name, f"{shown(given.value)}, where a whole number from {least} on is due")

@@ -111,12 +111,12 @@ class Stages(Values):
         if method in ("", "uniform"):
             return [*held]
         count = self.number(RECOMPUTED_LAYERS, 1) or 0
-        if any(layers > count for layers in held):
+        if count and any(layers > count for layers in held):
             self.said.append(
                 f"{METHOD} block: {count} layers of each stage are run again, as costs.recompute says; what their "
                 "activations save in memory is yours to give (costs.activation, costs.stage_input)"
             )
-        return [min(count, layers) for layers in held]
+        return [min(count, layers) for layers in held] if count else None
 
     def _granularity(self) -> str | None:
         arguments = self.arguments
