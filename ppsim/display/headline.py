@@ -38,9 +38,11 @@ def headline(result: Result) -> list[tuple[str, str]]:
     rows.append(("bubble_ratio", f"{percent(s['bubble_ratio'])} of all device time is idle{by_theory}"))
     rows.append(("bubble_overhead", f"idle is {percent(s['bubble_overhead'])} of busy time"))
     if s["samples_per_s"] is not None:
-        rows.append(("throughput", f"{s['samples_per_s']:.4g} samples/s"))
+        tokens = "" if s["tokens_per_s"] is None else f", {s['tokens_per_s']:,.0f} tokens/s"
+        rows.append(("throughput", f"{s['samples_per_s']:.4g} samples/s{tokens}"))
     if s["mfu"] is not None:
-        rows.append(("mfu", percent(s["mfu"])))
+        rate = s["device_flop_per_s"] / 1e12
+        rows.append(("mfu", f"{percent(s['mfu'])} of the peak rate: {rate:.4g} TFLOP/s per device"))
     rows.append(("peak memory", _memory_line(result)))
     if s["max_speedup"] is not None:
         rows.append(
