@@ -25,7 +25,7 @@ def test_a_sweep_writes_its_table_and_ranks_it(tmp_path: Path) -> None:
     done = call("sweep", "x.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "4 cases, 4 pending" in done.stderr
-    assert "ranked by bubble_ratio: the cases do different amounts of work" in done.stdout
+    assert "ranked by bubble_ratio, less is better: the cases do different amounts of work" in done.stdout
     assert "files: results/x/{sweep.sqlite, results.csv" in done.stdout
     table = ppsim.read_sweep(tmp_path / "results" / "x")
     assert table.set_index(["schedule", "pipeline.microbatches"])["bubble_ratio"].to_dict() == {
