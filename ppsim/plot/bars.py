@@ -1,4 +1,4 @@
-"""A Run as bars on lines: what each rank does when, as columns; and bars under a pixel merged.
+"""A Run as bars on lines: what each rank does when, as columns.
 
 A line is a rank's row in the chart. The bars of a line don't overlap; times are ns.
 """
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ppsim.engine.timeline import SENDS_AND_MOVES
 from ppsim.metrics import Run
-from ppsim.ops import NONE, Longs
+from ppsim.ops import MOVES, NONE, Longs
 from ppsim.plan.table import Plan
 from ppsim.plot.looks import CAUSES, CHUNK, IDLE, PAIR
 
@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Bars:
-    """Columns: the line, start and end in ns, the code of what it looks like, the plan's row (-1: idle or merged)."""
+    """Columns: the line, start and end in ns, the code of what it looks like, the plan's row (-1: idle)."""
 
     line: Longs
     start: Floats
@@ -127,87 +127,47 @@ def _gaps(run: Run) -> tuple[Longs, Longs, Longs]:
     return np.concatenate(ranks), np.concatenate(starts), np.concatenate(ends)
 
 
-def transfer_bars(run: Run, lines: Longs) -> tuple[Bars, Bars]:
-    """On their senders' lines: transfers while they occupy their ports, and while they fly. These may overlap."""
+@dataclass(frozen=True, eq=False)
+class Wires:
+    """Messages and moves on their senders' lines, of each the row that issued it; they may overlap."""
+
+    queue: Bars
+    """While they wait for their ports."""
+    ports: Bars
+    """While they occupy them; the code is 0 for messages, else the kind of the move."""
+    flight: Bars
+
+    def within(self, low: float, high: float) -> Wires:
+        """Those of which some part lies between two times."""
+        return Wires(*(within(bars, low, high) for bars in (self.queue, self.ports, self.flight)))
+
+    def __bool__(self) -> bool:
+        return any(map(len, (self.queue, self.ports, self.flight)))
+
+    @property
+    def moves(self) -> bool:
+        """Whether an activation is moved from one device to another."""
+        return bool((self.ports.code != 0).any())
+
+
+def wires(run: Run, lines: Longs) -> Wires:
+    """All transfers of the shown ranks that take time."""
     plan, timeline = run.plan, run.timeline
     src = lines[plan.routes.src[plan.transfers.route]]
     here = np.flatnonzero(src >= 0)
-    line, number = src[here], np.zeros(len(here), np.int64)
-    started, left, arrived = timeline.transfer_start[here], timeline.left[here], timeline.arrive[here]
-    return Bars.of(line, started, left, number, here), Bars.of(line, left, arrived, number, here)
+    line, issuer = src[here], plan.transfers.issuer[here].astype(np.int64)
+    kind = plan.ops.kind[issuer].astype(np.int64)
+    code = np.where(np.isin(kind, MOVES), kind, 0)
+    times = (timeline.ready, timeline.transfer_start, timeline.left, timeline.arrive)
+    ready, started, left, arrived = (time[here] for time in times)
+    plain = np.zeros(len(here), np.int64)
+    return Wires(
+        Bars.of(line, ready, started, plain, issuer),
+        Bars.of(line, started, left, code, issuer),
+        Bars.of(line, left, arrived, plain, issuer),
+    )
 
 
 def within(bars: Bars, low: float, high: float) -> Bars:
     """The bars of which some part lies between two times."""
     return bars[(bars.end > low) & (bars.start < high)]
-
-
-def merged(bars: Bars, low: float, pixel: float) -> Bars:
-    """Bars of a pixel or more as they are; of the narrower ones, one in each pixel's column of each line.
-
-    A column goes to that code among those in it which has so far got least of what it fills, so that every code keeps
-    its share of the area: looking at one place of each column would hide a kind whose turn comes back at the width of a
-    pixel. Neighbouring columns of one code make one bar.
-    """
-    thin = bars.end - bars.start < pixel
-    if not thin.any():
-        return bars
-    pieces, column = _by_column(bars[thin], low, pixel)
-    codes, which = np.unique(pieces.code, return_inverse=True)
-    lines, columns = int(pieces.line.max()) + 1, int(column.max()) + 1
-    place = (column * lines + pieces.line) * len(codes) + which
-    size = columns * lines * len(codes)
-    filled = np.bincount(place, pieces.end - pieces.start, size).reshape(columns, lines, len(codes))
-    owed = np.zeros((lines, len(codes)))
-    chosen = np.empty((columns, lines), np.int64)
-    every = np.arange(lines)
-    for here, part in enumerate(filled):
-        owed += part
-        chosen[here] = np.where(part > 0, owed, -np.inf).argmax(axis=1)
-        owed[every, chosen[here]] -= part.sum(axis=1)
-    line, at = np.nonzero(filled.any(axis=2).T)
-    return joined(bars[~thin], _runs(line, at, codes[chosen[at, line]], low, pixel))
-
-
-def _by_column(thin: Bars, low: float, pixel: float) -> tuple[Bars, Longs]:
-    """Bars under a pixel cut where they cross from one column of pixels into the next, and each piece's column."""
-    column = np.maximum((thin.start - low) // pixel, 0).astype(np.int64)
-    edge: Floats = low + (column.astype(np.float64) + 1) * pixel
-    over = np.flatnonzero(thin.end > edge)
-    left = Bars(thin.line, thin.start, np.minimum(thin.end, edge), thin.code, thin.row)
-    right = Bars(thin.line[over], edge[over], thin.end[over], thin.code[over], thin.row[over])
-    both = (np.append(getattr(left, name), getattr(right, name)) for name in Bars.__slots__)
-    return Bars(*both), np.append(column, column[over] + 1)
-
-
-def apart(bars: Bars) -> Bars:
-    """Bars that may overlap, as ones that don't: those of a line that overlap are one."""
-    if not len(bars):
-        return bars
-    start, end = bars.start.astype(np.int64), bars.end.astype(np.int64)
-    offset = bars.line * (int(end.max()) + 1)
-    reach = np.maximum.accumulate(end + offset)
-    first = np.flatnonzero(np.append(True, start[1:] + offset[1:] >= reach[:-1]))
-    until = reach[np.append(first[1:], len(bars)) - 1] - offset[first]
-    return Bars(bars.line[first], bars.start[first], until.astype(np.float64), bars.code[first], bars.row[first])
-
-
-def merged_alone(bars: Bars, low: float, pixel: float) -> Bars:
-    """Bars of one code that share their lines with nothing: ``merged``, so that they keep their share of the area."""
-    solid = apart(bars)
-    between = np.flatnonzero(np.diff(solid.line) == 0)
-    nothing = np.full(len(between), NONE, np.int64)
-    gaps = Bars(solid.line[between], solid.end[between], solid.start[between + 1], nothing, nothing)
-    found = merged(joined(solid, gaps[gaps.end > gaps.start]), low, pixel)
-    return found[found.code != NONE]
-
-
-def _runs(line: Longs, column: Longs, code: Longs, low: float, pixel: float) -> Bars:
-    """Columns of pixels, by line and column, as bars: those of one code that touch as one."""
-    new = np.ones(len(line), bool)
-    new[1:] = (np.diff(line) != 0) | (np.diff(column) != 1) | (np.diff(code) != 0)
-    first = np.flatnonzero(new)
-    last = np.append(first[1:], len(line)) - 1
-    nothing = np.full(len(first), NONE, np.int64)
-    start, end = column[first].astype(np.float64), column[last] + 1.0
-    return Bars(line[first], low + start * pixel, low + end * pixel, code[first], nothing)

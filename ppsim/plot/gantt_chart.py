@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ppsim.analysis.measured.result import MeasuredResult
 from ppsim.analysis.result import Result
 from ppsim.metrics import Run
+from ppsim.ops import Longs
 from ppsim.plot import bars as table
-from ppsim.plot import boxes, gantt_legend, labels, scales, style
-from ppsim.plot.looks import FLIGHT, IDLE, OCCUPIES
+from ppsim.plot import boxes, density, gantt_legend, labels, scales, style, zoom
+from ppsim.plot.looks import FLIGHT, IDLE, OCCUPIES, QUEUED, rgb
 from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import View, ranks_shown, title, window_ns
 
@@ -18,9 +21,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 LINE_PIXELS = 3
-"""A rank's line is at least that high; where there are too many ranks for it, every n-th is shown."""
+"""A rank's line in the largest chart is at least that high; where there are too many ranks, every n-th is shown."""
 BRIEF = 400
 """Points of width below which the legend leaves out its explanations."""
+BESIDE = 5.0
+"""Inches of width from which enlarged parts stand beside each other, not beneath."""
+MOST_ARROWS = 100
+"""Messages are drawn as arrows where there are no more."""
+UPDATE_POINTS = 5.0
+"""Updates of weights are marked where there is that much room for each."""
 STEP_PIXELS = 8
 """The ends of steps are marked where steps are at least that wide."""
 
@@ -39,7 +48,8 @@ def gantt(
     ``ax``: where to draw; by default a figure of its own, of that ``size`` (notebook, slide, paper), unknown to pyplot.
     ``ranks``: which, and in which order from the top; by default all, or every n-th where that is too many.
     ``window``: start and end in seconds; by default the whole run. The x axis holds ns and its labels say the unit; the
-    y axis holds the line. Bars under a pixel are merged, and the axis says how many are drawn for how many ops.
+    y axis holds the line. Where ops are too thin to be told apart their colours are averaged, and the axis says how
+    many of how many; where not all can be labelled, a figure of its own has parts of the run enlarged beneath.
     ``legend``: leave it out, beneath ``ax``, where several charts share one.
     Raises PpsimError for ranks that aren't there, an empty window, an unknown size.
     """
@@ -49,29 +59,63 @@ def gantt(
     view = View.of(run, ranks_shown(run, ranks, max(int(most / LINE_PIXELS), 1)), window_ns(run, window))
     with style.styled(form):
         heading = title(run, None if isinstance(result, Run) else result.schedule.label)
-        axes = _own_axes(view, heading, form) if ax is None else _on(ax, view, heading, form, legend)
+        if ax is None:
+            axes, parts = _own_axes(view, heading, form, zoomed=window is None and ranks is None)
+        else:
+            axes, parts = _on(ax, view, heading, form, legend), []
         style.settle(axes)
-        _ticks(axes, view, form)
+        for part, panel in parts:
+            _panel(panel, part, run, form)
+        boxes.paint_frames(axes, [zoom.frame(view, part) for part, _ in parts])
+        if ax is not None:
+            _ticks(axes, view, form)
         notes = _draw(axes, view, form)
         if ranks is None and len(view.ranks) < run.plan.ops.ranks:
             notes.append(f"{len(view.ranks):,} of {run.plan.ops.ranks:,} ranks shown")
-        heading = ", ".join([f"time [{view.unit.name}]", *notes])
-        axes.set_xlabel(style.wrapped(heading, style.points_of(axes)[0], form.font), fontsize=form.font, loc="left")
-        style.settle(axes)
+        text = ", ".join([f"time [{view.unit.name}]", *notes])
+        axes.set_xlabel(style.wrapped(text, style.points_of(axes)[0], form.font), fontsize=form.font, loc="left")
         if ax is None:
+            if notes:  # which make the axis' text longer
+                style.settle(axes)
             style.figure_of(axes).set_layout_engine("none")
     return axes
 
 
-def _own_axes(view: View, heading: str, form: Size) -> Axes:
-    """Axes in a figure as high as its lines, its title and its legend ask for."""
+def _own_axes(view: View, heading: str, form: Size, zoomed: bool) -> tuple[Axes, list[tuple[zoom.Part, Axes]]]:
+    """Axes in a figure as high as its lines, its title and its legend ask for, and those of enlarged parts beneath."""
     heading = style.wrapped(heading, form.inside - 3 * form.font, form.font)
     handles, words = legend_of([view], form.inside)
     lines = min(form.most_height, form.row * max(len(view.ranks), 2))
-    axes = style.new_figure(form, lines + form.around(heading, words)).add_subplot()
-    _frame(axes, view, heading, form)
+    per_line, font = lines * style.INCH / len(view.ranks), style.SMALL * form.font
+    beside = 3 if form.width > BESIDE else 1
+    width = form.inside / beside - 3 * form.font
+    parts = zoom.parts(view, width, form) if zoomed and zoom.wanted(view, form.inside, per_line, font) else []
+    panel = zoom.ROOM * form.row * max(len(parts[0].ranks), 2) + 4.5 * form.font / style.INCH if parts else 0.0
+    beneath = panel * (3 // beside)
+    if parts:
+        lines = min(lines, max(form.most_height - beneath, form.most_height / 2))
+    figure = style.new_figure(form, lines + beneath + form.around(heading, words))
+    rows = 1 + (3 // beside if parts else 0)
+    grid = figure.add_gridspec(rows, beside, height_ratios=[lines, *[panel] * (rows - 1)])
+    axes = figure.add_subplot(grid[0, :])
+    _frame(axes, view, heading, form, form.inside - 2 * form.font)
     style.add_legend(axes, handles, words, form.inside, form.font, own=True)
-    return axes
+    panels = []
+    for place, part in enumerate(parts):
+        small = figure.add_subplot(grid[1 + place // beside, place % beside])
+        _frame(small, _view_of(view.run, part), f"{part.name}, enlarged", form, width)
+        panels.append((part, small))
+    return axes, panels
+
+
+def _view_of(run: Run, part: zoom.Part) -> View:
+    return View.of(run, part.ranks, (part.low, part.high))
+
+
+def _panel(axes: Axes, part: zoom.Part, run: Run, form: Size) -> None:
+    """Draw an enlarged part."""
+    view = _view_of(run, part)
+    _draw(axes, view, form, whole=False)
 
 
 def _on(axes: Axes, view: View, heading: str, form: Size, legend: bool) -> Axes:
@@ -89,58 +133,99 @@ def legend_of(views: Sequence[View], width: float) -> tuple[list[Any], list[str]
     return [gantt_legend.handle(entry) for entry in found], [entry.text for entry in found]
 
 
-def _frame(axes: Axes, view: View, heading: str, form: Size) -> None:
+def _frame(axes: Axes, view: View, heading: str, form: Size, width: float | None = None) -> None:
     axes.set_xlim(view.low, view.high)
     axes.set_ylim(len(view.ranks) - 0.5, -0.5)
     axes.set_title(heading, loc="left", fontsize=form.font, parse_math=False)
     axes.set_xlabel(f"time [{view.unit.name}]", fontsize=form.font, loc="left")
     axes.set_ylabel("rank", fontsize=form.font)
     axes.tick_params(labelsize=style.SMALL * form.font)
-    _ticks(axes, view, form)
+    _ticks(axes, view, form, width)
 
 
-def _ticks(axes: Axes, view: View, form: Size) -> None:
-    """Times at round numbers; every rank by its number, or every 2nd, 4th, 8th, … where those would touch."""
-    width, height = style.points_of(axes)
-    scales.round_ticks(axes.xaxis, view.low, view.high, view.unit, most=max(width / (5 * form.font), 1))
+def _ticks(axes: Axes, view: View, form: Size, width: float | None = None) -> None:
+    """Times at round numbers; every rank by its number, or every 2nd, 4th, 8th, … where those would touch.
+
+    ``width``: how many points wide the axes will be, where that isn't settled yet.
+    """
+    own, height = style.points_of(axes)
+    scales.round_ticks(axes.xaxis, view.low, view.high, view.unit, most=max((width or own) / (5 * form.font), 1))
     every = 1
     while every * height < 1.1 * style.SMALL * form.font * len(view.ranks):
         every *= 2
     axes.set_yticks(range(0, len(view.ranks), every), [str(rank) for rank in view.ranks[::every]])
 
 
-def _draw(axes: Axes, view: View, form: Size) -> list[str]:
-    """Draw all bars, a collection per kind, those under a pixel merged. Returns what the figure leaves out."""
-    pixel = (view.high - view.low) / axes.bbox.width
+def _draw(axes: Axes, view: View, form: Size, whole: bool = True) -> list[str]:
+    """Draw all bars, a collection per kind, those too thin as averages. Returns what the figure leaves out.
+
+    ``whole``: labels may be whole ops, not numbers alone.
+    """
     width, height = style.points_of(axes)
     per_ns, per_line = width / (view.high - view.low), height / len(view.ranks)
-    sends = any(map(len, view.transfers))
-    lanes = boxes.Lanes.of(per_line, sends)
-    seen = table.merged(table.joined(view.ops, view.idle), view.low, pixel)
-    boxes.paint_idle(axes, seen, lanes)
-    ops = seen[seen.look < IDLE]
-    parts = list(boxes.boxes_of(ops, lanes, view.stages_per_rank))
+    lanes = boxes.Lanes.of(per_line, bool(view.wires), view.wires.moves)
+    clear, thin = density.split(table.joined(view.ops, view.idle), density.THIN / per_ns)
+    boxes.paint_idle(axes, clear, lanes)
+    chunks = view.stages_per_rank
+    parts = list(boxes.boxes_of(clear[clear.look < IDLE], lanes, chunks))
     for part in parts:
         boxes.paint_ops(axes, part, per_ns, per_line)
-    every = labels.label(
-        axes, view.run.plan, parts, labels.Scale(per_ns, per_line, view.low, view.high, style.SMALL * form.font)
-    )
+    density.paint(axes, thin, (lanes.top, lanes.bottom), lambda code: boxes.colour_of(code, chunks), "ops")
+    scale = labels.Scale(per_ns, per_line, view.low, view.high, style.SMALL * form.font, whole)
     notes = []
-    if len(ops) != len(view.ops):
-        notes.append(f"{len(ops):,} bars drawn of {view.op_count:,} ops")
-    elif not len(ops):
+    averaged = int((thin.look < IDLE).sum())
+    if averaged:
+        notes.append(f"colours averaged where ops are too thin to draw: {averaged:,} of {len(view.ops):,}")
+    else:
+        labels.label(axes, view.run.plan, parts, scale)
+    if not len(view.ops):
         notes.append("no op takes any time")
-    if every > 1:
-        notes.append(f"every {every}{'nd' if every == 2 else 'th'} microbatch numbered")
     if lanes.strip is not None:
-        # The flight first: where a link is both busy and has messages in flight, it's seen as busy.
-        both = (("in-flight", view.transfers[1], FLIGHT), ("on-ports", view.transfers[0], OCCUPIES))
-        for name, bars, look in both:
-            boxes.paint_transfers(axes, table.merged_alone(bars, view.low, pixel), lanes.strip, name, look)
-    elif sends:
+        _draw_wires(axes, view, lanes, scale)
+    elif view.wires:
         notes.append("no room for transfers")
     if len(view.step_ends) * STEP_PIXELS <= axes.bbox.width:
         boxes.paint_step_ends(axes, view.step_ends)
     else:
         notes.append("no room for ends of steps")
+    time, line = view.updates()
+    if len(time) and len(time) / len(view.ranks) * UPDATE_POINTS <= width and per_line >= UPDATE_POINTS:
+        boxes.paint_updates(axes, time, line, lanes)
+    elif len(time):
+        notes.append("no room for updates")
     return notes
+
+
+def _draw_wires(axes: Axes, view: View, lanes: boxes.Lanes, scale: labels.Scale) -> None:
+    """Draw transfers, what waits for a port, moves with their numbers, and arrows where there are few."""
+    wires, strip = view.wires, lanes.strip or (0.0, 0.0)
+    # The flight first: where a link is both busy and has messages in flight, it's seen as busy.
+    layers = (
+        ("waiting", wires.queue, QUEUED, lanes.queue),
+        ("in-flight", wires.flight, FLIGHT, strip),
+        ("on-ports", wires.ports[wires.ports.code == 0], OCCUPIES, strip),
+    )
+    for name, bars, look, band in layers:
+        clear, thin = density.split_alone(bars, density.THIN / scale.per_ns)
+        boxes.paint_transfers(axes, clear, band, name, look)
+        density.paint(axes, thin, band, lambda _, look=look: np.array(rgb(look.colour)), name)  # type: ignore[misc]
+    moves = list(boxes.moves_of(wires.ports, strip))
+    for part in moves:
+        boxes.paint_moves(axes, part)
+    labels.label(axes, view.run.plan, moves, scale)
+    messages = view.messages()
+    if 0 < len(messages) <= MOST_ARROWS:
+        boxes.paint_arrows(axes, _arrows(view, messages, lanes, strip))
+
+
+def _arrows(view: View, messages: Longs, lanes: boxes.Lanes, strip: tuple[float, float]) -> table.Floats:
+    """From where a message sets out, down from the sender's strip or up from its bars, to the receiver's bars."""
+    plan, timeline = view.run.plan, view.run.timeline
+    lines, route = table.lines_of(view.ranks, plan), plan.transfers.route[messages]
+    src, dst = lines[plan.routes.src[route]], lines[plan.routes.dst[route]]
+    down = dst > src
+    ends = np.empty((len(messages), 2, 2))
+    ends[:, 0, 0], ends[:, 1, 0] = timeline.transfer_start[messages], timeline.arrive[messages]
+    ends[:, 0, 1] = src + np.where(down, strip[1], lanes.top)
+    ends[:, 1, 1] = dst + np.where(down, lanes.top, lanes.bottom)
+    return ends

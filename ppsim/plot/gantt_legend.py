@@ -11,7 +11,7 @@ from ppsim.ops import Kind
 from ppsim.plot import scales
 from ppsim.plot.bars import Bars, joined
 from ppsim.plot.boxes import hatching
-from ppsim.plot.looks import CAUSES, FLIGHT, IDLE, KINDS, OCCUPIES, PAIR, Look, hexed, of_chunk
+from ppsim.plot.looks import CAUSES, FLIGHT, IDLE, KINDS, MOVED, OCCUPIES, PAIR, QUEUED, UPDATE, Look, hexed, of_chunk
 from ppsim.plot.view import View
 
 if TYPE_CHECKING:
@@ -29,7 +29,9 @@ def entries(views: Sequence[View], brief: bool) -> list[Entry]:
     """What the legend of one or several charts says of the bars in view; ``brief`` leaves out what is in brackets."""
     found: list[Entry] = []
     ops, idle = (joined(*(getattr(view, part) for view in views)) for part in ("ops", "idle"))
-    transfers = [joined(*(view.transfers[half] for view in views)) for half in (0, 1)]
+    queue, ports, flight = (
+        joined(*(getattr(view.wires, part) for view in views)) for part in ("queue", "ports", "flight")
+    )
     stages = max(view.stages_per_rank for view in views)
     area = sum(len(view.ranks) * (view.high - view.low) for view in views)
     for kind, look in KINDS.items():
@@ -42,10 +44,15 @@ def entries(views: Sequence[View], brief: bool) -> list[Entry]:
             found.append(Entry((KINDS[Kind.F], look), f"F + {Kind(kind).name} fused pair {_lengths(mine)}"))
     if stages > 1:
         shades = [hexed(of_chunk(KINDS[Kind.F].colour, chunk, stages)) for chunk in range(stages)]
-        found.append(Entry(tuple(Look(shade, "", "") for shade in shades), "a rank's first to last stage"))
-    for bars, look in zip(transfers, (OCCUPIES, FLIGHT), strict=True):
+        words = "a rank's first to last stage (the later, the higher its pale foot)"
+        found.append(Entry(tuple(Look(shade, "", "") for shade in shades), words.split(" (")[0] if brief else words))
+    moved = [(ports[ports.code == kind], look) for kind, look in MOVED.items()]
+    for bars, look in ((ports[ports.code == 0], OCCUPIES), (flight, FLIGHT), (queue, QUEUED), *moved):
         if len(bars):
-            found.append(Entry((look,), f"{look.words} {_lengths(bars)}"))
+            words = look.words.split(",")[0] if brief else look.words
+            found.append(Entry((look,), f"{words} {_lengths(bars)}"))
+    if any(len(view.updates()[0]) for view in views):
+        found.append(Entry((UPDATE,), UPDATE.words))
     if any(len(view.step_ends) for view in views):
         found.append(Entry((), "end of a step"))
     for number, look in enumerate(CAUSES.values()):
@@ -69,6 +76,8 @@ def handle(entry: Entry) -> Any:
 
     if not entry.looks:
         return Line2D([], [], color="black", linewidth=1.0)
+    if entry.looks == (UPDATE,):
+        return Line2D([], [], color=UPDATE.colour, marker="v", markersize=3.5, linestyle="none")
     patches = tuple(_patch(look) for look in entry.looks)
     return patches if len(patches) > 1 else patches[0]
 

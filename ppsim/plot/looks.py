@@ -55,6 +55,12 @@ CAUSES: dict[str, Look] = {
 
 OCCUPIES = Look("#1f6f5c", "", "transfer on its ports")
 FLIGHT = Look("#a9cfc4", "", "transfer in flight")
+QUEUED = Look("#d6336c", "", "transfer waits for its ports")
+MOVED = {
+    Kind.EVICT: Look("#6b4fa0", "", "EVICT, an activation moved away"),
+    Kind.LOAD: Look("#b9a3dc", "", "LOAD, an activation fetched back"),
+}
+UPDATE = Look("#111111", "", "update of the weights")
 
 CATEGORIES: dict[str, Look] = {
     "weights": Look("#5b6770", "", "weights"),
@@ -94,6 +100,11 @@ def paler(colour: tuple[float, float, float], share: float) -> tuple[float, floa
     """A colour mixed with white: 0 leaves it as it is, 1 makes it white."""
     red, green, blue = colour
     return red + (1 - red) * share, green + (1 - green) * share, blue + (1 - blue) * share
+
+
+def foot_of(colour: tuple[float, float, float]) -> tuple[float, float, float]:
+    """The colour at the foot of a bar that isn't on its rank's first chunk."""
+    return paler(colour, 0.7)
 
 
 def of_chunk(colour: str, chunk: int, chunks: int) -> tuple[float, float, float]:

@@ -13,13 +13,13 @@ from ppsim.metrics import Run, bubble
 from ppsim.ops import Longs
 from ppsim.plot import bars as table
 from ppsim.plot import scales
-from ppsim.plot.bars import Bars
+from ppsim.plot.bars import Bars, Wires
 from ppsim.plot.style import plain
 
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """The ranks from the top, the time from ``low`` to ``high`` (ns), and all bars in it before any are merged."""
+    """The ranks from the top, the time from ``low`` to ``high`` (ns), and all bars in it."""
 
     run: Run
     ranks: list[int]
@@ -27,8 +27,7 @@ class View:
     high: float
     ops: Bars
     idle: Bars
-    transfers: tuple[Bars, Bars]
-    """While they occupy their ports, and while they fly."""
+    wires: Wires
     step_ends: Longs
     """ns, shape (steps - 1, ranks shown)."""
     op_count: int
@@ -38,7 +37,6 @@ class View:
     def of(cls, run: Run, ranks: list[int], window: tuple[float, float]) -> View:
         """Everything of these ranks within the window."""
         lines, plan, timeline = table.lines_of(ranks, run.plan), run.plan, run.timeline
-        occupying, flying = table.transfer_bars(run, lines)
         busy = (table.busy_rows(plan) | plan.tail) & (lines[plan.ops.rank] >= 0)
         seen = busy & (timeline.end >= window[0]) & (timeline.start <= window[1])
         return cls(
@@ -47,7 +45,7 @@ class View:
             *window,
             table.within(table.op_bars(run, lines), *window),
             table.within(table.idle_bars(run, lines), *window),
-            (table.within(occupying, *window), table.within(flying, *window)),
+            table.wires(run, lines).within(*window),
             step_ends(run)[:, ranks],
             int(seen.sum()),
         )
@@ -56,6 +54,23 @@ class View:
     def stages_per_rank(self) -> int:
         """The most stages that a rank of the run holds."""
         return max(len(held) for held in self.run.plan.placement.stages_of)
+
+    def updates(self) -> tuple[Longs, Longs]:
+        """When and on which line a rank's weights are updated without a flush; none where there is one."""
+        plan = self.run.plan
+        rows = np.empty(0, np.int64) if plan.versions is None else plan.versions.updates
+        line = table.lines_of(self.ranks, plan)[plan.ops.rank[rows]]
+        time = self.run.timeline.end[rows]
+        seen = (line >= 0) & (time >= self.low) & (time <= self.high)
+        return time[seen], line[seen]
+
+    def messages(self) -> Longs:
+        """The transfers that go from one shown rank to another within the time seen, and take any time."""
+        plan, timeline = self.run.plan, self.run.timeline
+        lines, route = table.lines_of(self.ranks, plan), plan.transfers.route
+        src, dst = lines[plan.routes.src[route]], lines[plan.routes.dst[route]]
+        seen = (timeline.transfer_start >= self.low) & (timeline.arrive <= self.high)
+        return np.flatnonzero((src >= 0) & (dst >= 0) & (src != dst) & seen)
 
     @property
     def unit(self) -> scales.Unit:

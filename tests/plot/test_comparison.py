@@ -41,7 +41,7 @@ def test_one_time_axis_and_one_legend(found):
     texts = legend_texts(figure)
     for entry in ("F forward 10 ms", "B backward 20 ms", "I input gradient 10 ms", "W weight gradient 10 ms"):
         assert entry in texts
-    assert "a rank's first to last stage" in texts
+    assert "a rank's first to last stage (the later, the higher its pale foot)" in texts
     assert "ops-W" in ids(figure.axes[4]) and "ops-W" not in ids(figure.axes[1])
 
 
@@ -52,11 +52,11 @@ def test_no_text_touches_another_or_leaves_the_figure(found, size):
     assert outside(figure) == []
 
 
-def test_thinned_bars_are_noted():
+def test_averages_are_noted():
     """64·512·2 ops on 1,500 pixels can't all be drawn."""
     figure = plot.charts(ppsim.compare([run("gpipe", 64, 512), run("1f1b", 64, 512)]))
     for axes in figure.axes[1:]:
-        assert "bars drawn of 65,536 ops" in title(axes)
+        assert "colours averaged where ops are too thin to draw: 65,5" in title(axes)
 
 
 def test_parts_of_a_step_sum_to_it(found):
