@@ -102,6 +102,8 @@ class Figure(Model):
     """Which of the CSV's rows belong to it."""
     set: dict[str, str] = Field({})
     """Settings of each row's experiment: text in which {column} stands for the row's value."""
+    less: dict[str, str] = Field({})
+    """Settings of a second run, over ``set``, whose value is taken off the first one's: for slopes."""
     derive: dict[str, Expression] = Field({})
     """Columns that follow from others."""
     published: Expression

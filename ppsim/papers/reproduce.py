@@ -86,9 +86,16 @@ class _Runs:
     paper: Paper
     _made: dict[tuple[str, tuple[str, ...]], Result | PpsimError] = field(default_factory=dict)
 
-    def result(self, figure: Figure, row: Values) -> Result:
-        """The run of a row. Raises PpsimError where there is none."""
-        changes = [f"{key}={_filled(text, row)}" for key, text in figure.set.items()]
+    def value(self, figure: Figure, row: Values) -> float:
+        """The simulated value of a row. Raises PpsimError where there is no run."""
+        value = _simulated(figure, row, self.result(figure, figure.set, row))
+        if figure.less:
+            value -= _simulated(figure, row, self.result(figure, {**figure.set, **figure.less}, row))
+        return value
+
+    def result(self, figure: Figure, settings: Mapping[str, str], row: Values) -> Result:
+        """A run of a row. Raises PpsimError where there is none."""
+        changes = [f"{key}={_filled(text, row)}" for key, text in settings.items()]
         key = figure.config, tuple(changes)
         if key not in self._made:
             try:
@@ -129,10 +136,9 @@ Pair = tuple[float, float | None, str]
 def _pair(figure: Figure, row: dict[str, Any], runs: _Runs) -> Pair:
     published = float(figure.published.value(row.__getitem__))
     try:
-        result = runs.result(figure, row)
+        return published, runs.value(figure, row), ""
     except PpsimError as error:
         return published, None, str(error).partition("\n")[0]
-    return published, _simulated(figure, row, result), ""
 
 
 def _simulated(figure: Figure, row: Values, result: Result) -> float:
@@ -237,7 +243,7 @@ def _solved(figure: Figure, on: list[dict[str, Any]], runs: _Runs) -> dict[str, 
             for name, expression in figure.derive.items():
                 filled[name] = expression.value(filled.__getitem__)
             published = float(figure.published.value(filled.__getitem__))
-            out.append(_simulated(figure, filled, runs.result(figure, filled)) / published - 1)
+            out.append(runs.value(figure, filled) / published - 1)
         return out
 
     # Steps are a part of the variable, which therefore isn't 0: much larger than the nanoseconds that times round to.
