@@ -100,9 +100,9 @@ def lanes(measured: Measured) -> Lanes:
     """The matrix of a run. Raises PpsimError where no step is whole, or a rank is missing altogether."""
     rows = measured.rows
     ids = _identities(measured)
-    unique, first, op = np.unique(ids, axis=1, return_index=True, return_inverse=True)
+    _, first, op = np.unique(ids, return_index=True, return_inverse=True)
     op = op.reshape(-1)
-    shape = (unique.shape[1], measured.replicas, len(measured.steps))
+    shape = (len(first), measured.replicas, len(measured.steps))
     start = np.full(shape, np.iinfo(np.int64).min)
     end = start.copy()
     start[op, rows.replica, rows.step] = rows.start
@@ -140,7 +140,7 @@ def _by_first_lane(order: np.ndarray, rank: np.ndarray, start: np.ndarray, end: 
 
 
 def _identities(measured: Measured) -> np.ndarray:
-    """By row what tells its op apart from others of its step and replica: shape (5, rows)."""
+    """By row a number that tells its op apart from others of its step and replica."""
     rows = measured.rows
     told = (rows.microbatch != NONE) & (rows.stage != NONE)
     occurrence = np.zeros(len(rows), np.int64)
@@ -153,7 +153,12 @@ def _identities(measured: Measured) -> np.ndarray:
         since = np.repeat(heads, np.diff([*heads, len(rest)]))
         occurrence[rest[order]] = np.arange(len(rest)) - since
     stage, microbatch = (np.where(told, column, NONE) for column in (rows.stage, rows.microbatch))
-    return np.stack([rows.rank, rows.label, stage, microbatch, occurrence])
+    key = np.zeros(len(rows), np.int64)
+    for column in (rows.rank, rows.label, stage, microbatch, occurrence):
+        values, number = np.unique(column, return_inverse=True)
+        # Numbered anew each time, so that the product of the columns' sizes stays small.
+        key = np.unique(key, return_inverse=True)[1].reshape(-1) * len(values) + number.reshape(-1)
+    return key
 
 
 def _few(numbers: list[int]) -> str:

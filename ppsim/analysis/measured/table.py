@@ -6,6 +6,7 @@ Times are integer nanoseconds since the start of their step, where the source co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum
 from functools import cached_property
@@ -71,6 +72,19 @@ class Rows:
 
     def __getitem__(self, key: NDArray[np.generic]) -> Rows:
         return Rows(*(getattr(self, column.name)[key] for column in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Rows]) -> Rows:
+        """All of several."""
+        return cls(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(cls)))
+
+    def with_steps(self, step: NDArray[np.integer]) -> Rows:
+        """The same rows, their steps numbered otherwise."""
+        return replace(self, step=step.astype(np.int32))
+
+    def at(self, start: Longs, end: Longs) -> Rows:
+        """The same rows at other times."""
+        return replace(self, start=start, end=end)
 
     def sorted(self) -> Rows:
         """By replica, step, rank and time."""

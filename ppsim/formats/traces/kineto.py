@@ -13,39 +13,20 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from ppsim.analysis.measured.table import Label, Measured, Rows
+from ppsim.analysis.measured.table import Measured
 from ppsim.engine.watch import Watch
 from ppsim.errors import FormatError, printable
 from ppsim.formats.base import file_format
 from ppsim.formats.traces import _names
-from ppsim.formats.traces._assemble import scope_of
 from ppsim.formats.traces._files import label
-from ppsim.formats.traces._spans import Profile, Span, on_device, profile
-from ppsim.formats.traces._steps import aligned, by_profiler, by_repetition
+from ppsim.formats.traces._spans import Profile, Spans, on_device, profile
+from ppsim.formats.traces._steps import aligned, by_profiler, by_repetition, computing
+from ppsim.formats.traces._workers import LABELS, Worker, rows_of
 from ppsim.ops import COMPUTE, NONE, Kind, Op
-
-LABELS = tuple(Label(kind.name, kind, scope_of(kind)) for kind in Kind)
-_RECEIVES = (Kind.RECV_F, Kind.RECV_B)
-_OF_RECEIVE = {Kind.F: Kind.RECV_F, Kind.B: Kind.RECV_B, Kind.I: Kind.RECV_B}
-
-
-@dataclass
-class _Worker:
-    """One rank's spans in the order of time, in ns since the epoch of its clock."""
-
-    name: str
-    spans: list[Span]
-    rank: int | None
-    stages: frozenset[int]
-    base: int
-    step: list[int] = field(default_factory=list)
-    numbers: list[int] = field(default_factory=list)
-    arrivals: list[tuple[float, float]] = field(default_factory=list)
 
 
 @file_format(
@@ -68,7 +49,7 @@ def read(paths: Sequence[Path], name: str | None = None, watch: Watch | None = N
     _stages(workers, notes)
     _into_steps(workers, notes)
     places, ranks, replicas = _places(workers, notes)
-    rows, steps = _rows(workers, places, inside=not device)
+    rows, steps = rows_of(workers, places, inside=not device)
     compute = np.isin(rows.label, [int(kind) for kind in COMPUTE])
     if not np.any(compute):
         raise FormatError(f"{label(paths[0])}: has steps, but no forward and no backward in them")
@@ -101,40 +82,53 @@ def _on_gpu(profiles: Sequence[Profile]) -> bool:
     return any(each.has_device for each in profiles)
 
 
-def _workers(profiles: Sequence[Profile], notes: list[str], missing: list[str]) -> tuple[list[_Worker], bool]:
+def _workers(profiles: Sequence[Profile], notes: list[str], missing: list[str]) -> tuple[list[Worker], bool]:
     """Every rank that has spans of a pipeline, and whether the times are a device's."""
     chosen = [(each, on_device(each)) for each in profiles]
-    device = any(spans for _, spans in chosen)
-    if _on_gpu(profiles) and not device and any(each.host for each in profiles):
+    device = any(len(_pipeline(each, spans)) for each, spans in chosen)
+    if _on_gpu(profiles) and not device and any(len(each.host) for each in profiles):
         missing.append("device times: the spans are those of the host, which only launches the work")
     lost = 0
-    workers: list[_Worker] = []
-    for number, (each, spans) in enumerate(chosen):
-        host = each.host or each.single
-        if each.host == [] and each.single:
+    workers: list[Worker] = []
+    for number, (each, on) in enumerate(chosen):
+        host = (each.host if len(_pipeline(each, each.host.done())) else each.single).done()
+        if len(each.single) and not len(each.host):
             notes.append(f"{each.path.name}: spans called 'Forward N' and 'Backward N' are taken, one stage per rank")
-        if device and not spans and host:
+        spans = on if device else host
+        if device and not len(on) and len(host):
             lost += len(host)
-            continue
-        by_process: dict[object, list[Span]] = defaultdict(list)
-        for span in spans if device else host:
-            by_process["device" if device else span.pid].append(span)
-        for pid, mine in by_process.items():
-            if not any(op.kind in COMPUTE for span in mine for op in span.ops):
-                continue
-            several = f", process {printable(str(pid))[:20]}" if len(by_process) > 1 else ""
-            rank = each.rank if len(by_process) == 1 else None
-            called = f"rank {rank}" if rank is not None else f"{each.path.name}{several}"
-            workers.append(
-                _Worker(called, sorted(mine, key=lambda s: (s.start, s.end)), rank, frozenset(), each.base_ns)
-            )
-            workers[-1].arrivals = sorted((s, e) for p, s, e in each.arrivals if len(by_process) == 1 or p == pid)
-            workers[-1].numbers = by_profiler(workers[-1].spans, each.steps) or []
-        if not by_process and len(profiles) > 1:
+        found = _processes(each, spans)
+        workers += found
+        if not found and len(profiles) > 1:
             missing.append(f"{each.path.name}: no spans of a pipeline ({number + 1} of {len(profiles)} files)")
     if lost:
         notes.append(f"{lost} spans of the host without a device's time were left out")
     return workers, device
+
+
+def _pipeline(each: Profile, spans: Spans) -> Spans:
+    """Those that are a stage's work."""
+    return spans[computing(each.ops)[spans.what]] if len(spans) else spans
+
+
+def _processes(each: Profile, spans: Spans) -> list[Worker]:
+    """A worker for each process of a file that ran some of a pipeline."""
+    pids = np.unique(_pipeline(each, spans).pid).tolist()
+    called = {number: key for (sort, key), number in each.keys.items() if sort == "pid"}
+    alone = len(pids) == 1
+    steps, arrivals = each.steps.done(), each.arrivals.done()
+    out: list[Worker] = []
+    for pid in pids:
+        mine = spans[np.flatnonzero(spans.pid == pid)]
+        mine = mine[np.lexsort((mine.end, mine.start))]
+        came = arrivals if alone else arrivals[np.flatnonzero(arrivals.pid == pid)]
+        several = "" if alone else f", process {printable(str(called.get(pid)))[:20]}"
+        rank = each.rank if alone else None
+        name = f"rank {rank}" if rank is not None else f"{each.path.name}{several}"
+        came = came[np.argsort(came.start, kind="stable")]
+        numbers = by_profiler(mine, each.ops, steps)
+        out.append(Worker(name, mine, each.ops, rank, each.base_ns, came, numbers))
+    return out
 
 
 def _nothing(profiles: Sequence[Profile], named: bool, notes: list[str]) -> list[str]:
@@ -159,124 +153,66 @@ def _nothing(profiles: Sequence[Profile], named: bool, notes: list[str]) -> list
     return [*lines, *(f"  {note}" for note in notes)]
 
 
-def _stages(workers: list[_Worker], notes: list[str]) -> None:
+def _stages(workers: list[Worker], notes: list[str]) -> None:
     """Give spans that name no stage their worker's: one stage per rank, in the order of ranks."""
-    if not all(
-        op.stage != NONE for worker in workers for span in worker.spans for op in span.ops if op.kind in COMPUTE
-    ):
+    if any(worker.lacks("stage") for worker in workers):
         if any(worker.rank is None for worker in workers) and len(workers) > 1:
             notes.append("files that name no rank are taken in the order of their names, one stage each")
         workers.sort(key=lambda worker: (worker.rank is None, worker.rank or 0, _natural(worker.name)))
         for stage, worker in enumerate(workers):
-            worker.spans = [_with_stage(span, stage) for span in worker.spans]
-    if any(
-        op.microbatch == NONE for worker in workers for span in worker.spans for op in span.ops if op.kind in COMPUTE
-    ):
+            worker.ops = [tuple(_on_stage(op, stage) for op in one) for one in worker.ops]
+    if any(worker.lacks("microbatch") for worker in workers):
         raise FormatError(
             "--name: its group microbatch is missing or empty: without it, ops of one stage can't be told apart"
         )
-    for worker in workers:
-        worker.stages = frozenset(op.stage for span in worker.spans for op in span.ops if op.kind in COMPUTE)
 
 
-def _with_stage(span: Span, stage: int) -> Span:
-    return replace(span, ops=tuple(op._replace(stage=stage) if op.kind != Kind.OPTIM else op for op in span.ops))
+def _on_stage(op: Op, stage: int) -> Op:
+    return op if op.kind == Kind.OPTIM else op._replace(stage=stage)
 
 
 def _natural(text: str) -> list[object]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d{1,9})", text)]
 
 
-def _into_steps(workers: list[_Worker], notes: list[str]) -> None:
+def _into_steps(workers: list[Worker], notes: list[str]) -> None:
     """Number the steps of every worker alike."""
-    if all(worker.numbers for worker in workers):
+    if all(worker.numbers is not None for worker in workers):
         for worker in workers:
-            worker.step = worker.numbers
+            worker.step = worker.numbers if worker.numbers is not None else worker.step
         return
+    starts: list[np.ndarray] = []
     for worker in workers:
-        worker.step = by_repetition(worker.spans)
-        partial = sum(step < 0 for step in worker.step)
-        if partial:
+        worker.step = by_repetition(worker.spans, worker.ops)
+        if partial := int((worker.step < 0).sum()):
             notes.append(f"{worker.name}: {partial} spans of a step that began before the trace were left out")
-    starts = [
-        [worker.base / 1e3 + min(s.start for s, n in zip(worker.spans, worker.step, strict=True) if n == step)
-         for step in range(max(worker.step, default=-1) + 1)]
-        for worker in workers
-    ]  # fmt: skip
+        first = np.searchsorted(worker.step, np.arange(int(worker.step.max(initial=-1)) + 1))
+        starts.append(worker.base / 1e3 + worker.spans.start[np.minimum(first, len(worker.step) - 1)])
     if len({len(each) for each in starts}) > 1:
         notes.append(
             "the ranks' traces hold different numbers of steps; those that lie nearest in time are taken together"
         )
         for worker, skip in zip(workers, aligned(starts), strict=True):
-            worker.step = [step - skip if step >= skip else -1 for step in worker.step]
+            worker.step = np.where(worker.step >= skip, worker.step - skip, NONE)
 
 
-def _places(workers: list[_Worker], notes: list[str]) -> tuple[list[tuple[int, int]], int, int]:
+def _places(workers: list[Worker], notes: list[str]) -> tuple[list[tuple[int, int]], int, int]:
     """(replica, rank in the pipeline) of every worker: by its stages; those with the same stages are replicas."""
-    kinds = sorted({worker.stages for worker in workers}, key=lambda held: (min(held), sorted(held)))
-    rank_of = {held: rank for rank, held in enumerate(kinds)}
+    held = [worker.stages for worker in workers]
+    rank_of = {stages: rank for rank, stages in enumerate(sorted({*held}, key=lambda each: (min(each), sorted(each))))}
     nth: dict[int, int] = defaultdict(int)
     out: dict[int, tuple[int, int]] = {}
     for number in sorted(range(len(workers)), key=lambda i: (workers[i].rank is None, workers[i].rank or 0, i)):
-        rank = rank_of[workers[number].stages]
+        rank = rank_of[held[number]]
         out[number] = (nth[rank], rank)
         nth[rank] += 1
     replicas = max(nth.values())
     if replicas > 1:
         notes.append(f"{replicas} workers run the same stages: taken as data-parallel replicas")
-    return [out[number] for number in range(len(workers))], len(kinds), replicas
+    return [out[number] for number in range(len(workers))], len(rank_of), replicas
 
 
-def _rows(workers: list[_Worker], places: list[tuple[int, int]], inside: bool) -> tuple[Rows, tuple[int, ...]]:
-    """All spans as rows, and the numbers of the steps; ``inside``: an op's span includes the wait for its input."""
-    origin = min(worker.base + round(worker.spans[0].start * 1000) for worker in workers)
-    table: list[tuple[int, ...]] = []
-    fused = 0
-    for worker, (replica, rank) in zip(workers, places, strict=True):
-        arrived = _arrivals(worker) if inside else {}
-        for span, step in zip(worker.spans, worker.step, strict=True):
-            if step < 0:
-                continue
-            start, end = (worker.base - origin + round(time * 1000) for time in (span.start, span.end))
-            group = NONE
-            if len(span.ops) > 1:
-                group, fused = fused, fused + 1
-            for op in span.ops:
-                came = arrived.get((step, op.kind, op.stage, op.microbatch))
-                began, ended = start, end
-                if came is not None:
-                    at = worker.base - origin + round(came * 1000)
-                    began, ended = (start, max(at, start)) if op.kind in _RECEIVES else (min(max(start, at), end), end)
-                table.append((replica, step, rank, int(op.kind), op.stage, op.microbatch, began, ended, group))
-    columns = np.array(table, np.int64).reshape(-1, 9)
-    numbers, places_of = np.unique(columns[:, 1], return_inverse=True)
-    columns[:, 1] = places_of.reshape(-1)
-    replicas, steps, ranks, labels, stages, microbatches, groups = columns[:, [0, 1, 2, 3, 4, 5, 8]].T.astype(np.int32)
-    times = columns[:, 6].copy(), columns[:, 7].copy()
-    rows = Rows(replicas, steps, ranks, labels, stages, microbatches, *times, groups)
-    return rows.sorted(), tuple(numbers.tolist())
-
-
-def _arrivals(worker: _Worker) -> dict[tuple[int, int, int, int], float]:
-    """When the message of each receive, and so of the op that uses it, had arrived, where gloo recorded that."""
-    starts = np.array([start for start, _ in worker.arrivals])
-    out: dict[tuple[int, int, int, int], float] = {}
-    if not len(starts):
-        return out
-    for span, step in zip(worker.spans, worker.step, strict=True):
-        op: Op = span.ops[0]
-        if op.kind not in _RECEIVES:
-            continue
-        first, last = np.searchsorted(starts, [span.start, span.end])
-        if last > first:
-            came = max(end for _, end in worker.arrivals[first:last])
-            users = [kind for kind, receive in _OF_RECEIVE.items() if receive == op.kind]
-            for kind in (op.kind, *users):
-                out[step, int(kind), op.stage, op.microbatch] = came
-    return out
-
-
-def _clock(workers: Sequence[_Worker]) -> float:
+def _clock(workers: Sequence[Worker]) -> float:
     """The step in which the times are counted: 1 µs where none has a fraction."""
-    whole = all(span.start.is_integer() and span.end.is_integer() for worker in workers for span in worker.spans)
-    return 1000.0 if whole else 1.0
+    times = (column for worker in workers for column in (worker.spans.start, worker.spans.end))
+    return 1000.0 if all(np.all(column == np.rint(column)) for column in times) else 1.0

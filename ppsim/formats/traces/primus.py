@@ -71,7 +71,7 @@ def read(folder: Path) -> Measured:
         format="primus",
         source=str(folder),
         labels=LABELS,
-        rows=_joined(parts).sorted(),
+        rows=Rows.joined(parts).sorted(),
         ranks=sizes.ranks,
         replicas=1,
         stages=sizes.ranks * sizes.virtual_stages,
@@ -191,9 +191,3 @@ def _bytes(step: dict[str, Any]) -> int:
     value = step.get("memory")
     good = type(value) in (int, float) and 0 < float(value) < 2**20  # type: ignore[arg-type]
     return round(float(value) * 2**30) if good else NONE  # type: ignore[arg-type]
-
-
-def _joined(parts: list[Rows]) -> Rows:
-    from dataclasses import fields
-
-    return Rows(*(np.concatenate([getattr(part, column.name) for part in parts]) for column in fields(Rows)))
