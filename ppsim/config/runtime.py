@@ -97,5 +97,7 @@ def expanded(value: object, schedule: str = "") -> object:
     return value
 
 
-RuntimeField = Annotated[Runtime, BeforeValidator(expanded)]
+RuntimeField = Annotated[
+    Runtime, BeforeValidator(expanded, json_schema_input_type=Literal["ideal", "pytorch", "megatron"] | Runtime)
+]
 """A Runtime, a preset's name, or a mapping over a preset."""

@@ -65,3 +65,24 @@ def test_an_empty_stage_passes_its_input_on():
     costs = MODEL.stage_costs([1, 0, 4])
     assert costs.message == (10, 10, 0)
     assert costs.forward[1] == costs.weights[1] == 0
+
+
+def test_layer_by_layer_the_inputs_and_one_layers_rest_are_rebuilt():
+    # embedding and decoder: 10 kept + 20 of one; two decoders and the head: 20 kept + 20 of one of them
+    assert MODEL.stage_costs([2, 3]).rebuilt == (10 + 20, 20 + 20)
+
+
+def test_gradients_are_summed_as_a_layer_says_or_whole():
+    told = replace(DECODER, synced=F(3), flops=F(7))
+    costs = LayerCosts((EMBEDDING, told, told)).stage_costs([2, 1])
+    assert costs.synced == (200 + 3, 3)
+    assert costs.flops == (7, 7)
+
+
+def test_a_part_of_a_microbatch_takes_its_part_and_holds_the_whole_model():
+    whole = MODEL.stage_costs([2, 3])
+    half = whole.scaled(F(1, 2))
+    for key in ("forward", "backward", "activation", "message", "rebuilt", "transient_backward", "flops"):
+        assert getattr(half, key) == tuple(value / 2 for value in getattr(whole, key)), key
+    for key in ("weights", "gradients", "optimizer_state", "optimizer", "synced"):
+        assert getattr(half, key) == getattr(whole, key), key
