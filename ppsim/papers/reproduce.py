@@ -179,7 +179,7 @@ def _row(figure: Figure, row: Values, published: float, simulated: float | None,
     met = None
     if judged:
         met = simulated is not None and figure.tolerance is not None and figure.tolerance.holds(published, simulated)
-    why = note or status or ("fitted on" if fitted else "reference" if reference else "")
+    why = status or note or ("fitted on" if fitted else "reference" if reference else "")
     if met is False:
         why = next((miss.why for miss in figure.misses if miss.rows.holds(row.__getitem__)), why)
     names = figure.label or [name for name in row if any(f"{{{name}" in text for text in figure.set.values())]

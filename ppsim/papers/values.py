@@ -13,7 +13,8 @@ def value_of(result: Result, name: str) -> Any:
 
     The summary's own (``step_time_s``, ``theory.bubble_ratio``); ``rank_0.peak_memory_bytes`` and
     ``stage_3.forward_s`` for those of a rank or a stage, ``last_rank`` for the last; ``sum.KEY``, ``max.KEY`` and
-    ``min.KEY`` over all ranks; ``split.KEY`` for a part of the step by what-if; ``bytes_sent`` over all pairs.
+    ``min.KEY`` over all ranks; ``split.KEY`` for a part of the step by what-if;
+    ``kept_1`` for the bytes that a forward of stage 1 keeps for its backward; ``bytes_sent`` over all pairs.
     Raises ConfigError for anything else, and where a figure isn't known.
     """
     summary = result.summary
@@ -26,6 +27,10 @@ def value_of(result: Result, name: str) -> Any:
         if head in ("sum", "max", "min") and rest:
             gather: Any = {"sum": sum, "max": max, "min": min}[head]
             return gather(_in(row, rest) for row in summary["per_rank"])
+        if head.startswith("kept_"):
+            stage = int(head.removeprefix("kept_"))
+            costs, again = result.problem.costs, result.experiment.pipeline.recomputed(stage) != "none"
+            return float((costs.stage_input if again else costs.activation)[stage])
         if head == "bytes_sent":
             return sum(pair["bytes"] for pair in summary["pairs"])
         if head == "last_rank":
@@ -34,7 +39,7 @@ def value_of(result: Result, name: str) -> Any:
             if head.startswith(kind) and head.removeprefix(kind).isdigit():
                 return _in(summary[rows][int(head.removeprefix(kind))], rest)
         return _in(summary, name)
-    except (KeyError, IndexError, TypeError):
+    except (KeyError, IndexError, TypeError, ValueError):
         hint = did_you_mean(head, summary)
         raise ConfigError(f"'{name}' is no figure of the run that is known{hint}") from None
 
