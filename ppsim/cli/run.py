@@ -88,6 +88,7 @@ def measured(trace: Path) -> MeasuredResult:
 def check(config: Config, set_: Set = None) -> None:
     """Show the resolved experiment: every default, every derived number, both forms of each unit; a model's terms."""
     from ppsim import plan
+    from ppsim.analysis.partition import report
     from ppsim.config.load import load
     from ppsim.config.notices import notices
     from ppsim.config.resolved import text
@@ -100,6 +101,8 @@ def check(config: Config, set_: Set = None) -> None:
     typer.echo(text(experiment), nl=False)
     for line in lines(experiment):
         typer.echo(f"# {line}".rstrip())
+    for line in report(experiment):
+        typer.echo(f"# partition: {line}")
     found = list(notices(experiment, problem))
     if schedule.alternative(problem.ranks, experiment.pipeline.microbatches) is not None:
         from ppsim.analysis.alternatives import alternative

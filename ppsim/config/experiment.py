@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -22,9 +23,11 @@ from ppsim.config.mistakes import Mistake, config_error, from_pydantic
 from ppsim.config.pipeline import Pipeline
 from ppsim.config.runtime import Runtime, RuntimeField, expanded
 from ppsim.config.schedulefield import ScheduleField
+from ppsim.config.splitting import Split, parts_of, planned, seated, setting_of, split, split_mistakes
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
-from ppsim.costs import KINDS, AnyCosts, CostsField, Setting, TransformerCosts
+from ppsim.costs import KINDS, AnyCosts, CostsField, ProfileCosts, Setting, TransformerCosts
+from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
 from ppsim.ops.placement import Placement
@@ -47,6 +50,9 @@ class Experiment(Model):
     """What an op takes, sends and holds."""
     cluster: Cluster | None = None
     """Devices and links (default: free links and no limit of memory)."""
+    partition: Partition | None = None
+    """How the layers are shared out to stages: `uniform` (default; of a profile: `balanced`), `balanced` by time within
+    the devices' memory, `pipedream` with replicas, a list of layers per stage, or a Megatron layout."""
     runtime: RuntimeField = Runtime()
     """What the framework does: a preset's name, or settings."""
     uncertainty: Uncertainty | None = None
@@ -61,7 +67,8 @@ class Experiment(Model):
             mistakes = list(from_pydantic(error, type(self)))
             wrong = {mistake.place[0] for mistake in mistakes}
             right = {key: value for key, value in settings.items() if key not in wrong}
-            raise config_error([*mistakes, *disagreements(_validated(right))]) from None
+            parts = {key: part for key, part in _validated(right).items() if key not in wrong}
+            raise config_error([*mistakes, *disagreements(parts)]) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -70,7 +77,9 @@ class Experiment(Model):
 
     @model_validator(mode="after")
     def _parts_agree(self) -> Experiment:
-        found = list(disagreements({key: getattr(self, key) for key in type(self).model_fields}))
+        parts = {key: getattr(self, key) for key in type(self).model_fields}
+        parts["schedule"] = self.__dict__["schedule"] = planned(parts)
+        found = list(disagreements(parts))
         if found:
             raise config_error(found)
         return self
@@ -80,13 +89,19 @@ class Experiment(Model):
         """Which stages each rank holds."""
         return self.schedule.placement(self.pipeline.ranks)
 
+    def split(self, schedule: Schedule | None = None) -> Split | None:
+        """What of the model each stage holds; None where costs are given for stages without layers."""
+        return split(self.partition, parts_of(self.costs, schedule or self.schedule, self.pipeline, self.cluster))
+
     def setting(self, schedule: Schedule | None = None) -> Setting:
         """What costs depend on beside their own settings."""
-        return _setting(schedule or self.schedule, self.pipeline, self.cluster)
+        schedule = schedule or self.schedule
+        found = self.split(schedule)
+        return replace(setting_of(schedule, self.pipeline, self.cluster), split=None if found is None else found.counts)
 
     def files(self) -> dict[str, Path]:
         """The files that the config names, by the name under which a run keeps a copy."""
-        return self.schedule.files()
+        return {**self.schedule.files(), **(self.costs.files() if isinstance(self.costs, ProfileCosts) else {})}
 
     @property
     def samples_per_step(self) -> int | None:
@@ -113,7 +128,7 @@ class Experiment(Model):
 
     def topology(self) -> Topology:
         """The cluster with this pipeline's ranks on it."""
-        return Topology(_seated(self.cluster or Cluster(), self.costs, self.pipeline), self.pipeline.ranks)
+        return Topology(seated(self.cluster or Cluster(), self.costs, self.pipeline), self.pipeline.ranks)
 
     def with_schedule(self, schedule: Schedule) -> Experiment:
         """This experiment under another schedule, with the runtime's preset as it is for that one.
@@ -121,9 +136,16 @@ class Experiment(Model):
         Raises ConfigError where they don't agree.
         """
         runtime = self.runtime.for_schedule(self.schedule.name, schedule.name)
-        changed = self.model_copy(update={"schedule": schedule, "runtime": runtime})
-        parts = {key: getattr(changed, key) for key in ("schedule", "pipeline", "costs", "cluster", "runtime")}
-        if wrong := list(disagreements(parts)):
+        return self._changed(schedule=schedule, runtime=runtime)
+
+    def with_partition(self, rule: Any) -> Experiment:
+        """This experiment with its layers shared out otherwise. Raises ConfigError where that can't be."""
+        return self._changed(partition=rule)
+
+    def _changed(self, **parts: Any) -> Experiment:
+        changed = self.model_copy(update=parts)
+        found = {key: getattr(changed, key) for key in type(self).model_fields if key not in ("sweep", "uncertainty")}
+        if wrong := list(disagreements(found)):
             raise config_error(wrong)
         return changed
 
@@ -147,26 +169,6 @@ class Experiment(Model):
             op_overhead=self.runtime.op_overhead,
             room=self.cluster.device.memory if self.cluster is not None and self.pipeline.recompute == "none" else None,
         )
-
-
-def _setting(schedule: Schedule, pipeline: Pipeline, cluster: Cluster | None) -> Setting:
-    """What costs depend on beside their own settings."""
-    placement = schedule.placement(pipeline.ranks)
-    return Setting(
-        placement=placement,
-        cluster=cluster or Cluster(),
-        micro_batch=pipeline.micro_batch_size,
-        parts=len(schedule.cut()),
-        data_parallel=pipeline.data_parallel,
-        recompute=tuple(pipeline.recomputed(stage) for stage in range(placement.stages)),
-        layer_by_layer=pipeline.recompute_when == "late",
-        trains=schedule.trains,
-    )
-
-
-def _seated(cluster: Cluster, costs: Any, pipeline: Pipeline) -> Cluster:
-    """The cluster with as many ranks on a node as devices have room there."""
-    return cluster.seated(costs.devices if isinstance(costs, TransformerCosts) else 1, pipeline.data_parallel)
 
 
 def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
@@ -194,6 +196,7 @@ def _validated(settings: Mapping[str, Any]) -> dict[str, Any]:
         "uncertainty": Uncertainty,
     }  # fmt: skip
     parts = {key: model.model_validate(settings[key]) for key, model in models.items() if settings.get(key) is not None}
+    parts["partition"] = _ONE_PARTITION.validate_python(settings.get("partition"))
     if "schedule" in settings:
         parts["schedule"] = _ONE_SCHEDULE.validate_python(settings["schedule"])
     return parts
@@ -205,6 +208,7 @@ def _kind_of(costs: Any) -> type[Model]:
     return KINDS[kind]
 
 
+_ONE_PARTITION: TypeAdapter[Any] = TypeAdapter(Partition | None)
 _ONE_SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(ScheduleField)
 
 
@@ -225,8 +229,8 @@ def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
     if isinstance(uncertain := parts.get("uncertainty"), Uncertainty):
         yield from (under("uncertainty", key, text) for key, text in uncertain.problems(pipeline.ranks))
     if isinstance(cluster, Cluster):
-        seated = _seated(cluster, costs, pipeline)
-        yield from (under("cluster", key, text) for key, text in seated.problems(pipeline.ranks))
+        on_nodes = seated(cluster, costs, pipeline)
+        yield from (under("cluster", key, text) for key, text in on_nodes.problems(pipeline.ranks))
     if not isinstance(schedule, Schedule):
         return
     found = schedule.problems(pipeline.ranks, pipeline.microbatches)
@@ -250,5 +254,6 @@ def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
     if isinstance(costs, AnyCosts):
         cluster = cluster if isinstance(cluster, Cluster) else Cluster()
         bare = Setting(placement, cluster, trains=schedule.trains)
-        setting = bare if illegal or missized else _setting(schedule, pipeline, cluster)
-        yield from (under("costs", key, text) for key, text in costs.problems(setting))
+        setting = bare if illegal or missized else setting_of(schedule, pipeline, parts.get("cluster"))
+        wrong = [under("costs", key, text) for key, text in costs.problems(setting)]
+        yield from wrong or split_mistakes(parts, schedule)

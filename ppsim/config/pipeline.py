@@ -39,6 +39,8 @@ class Pipeline(Model):
     """Devices in the pipeline (p)."""
     microbatches: Whole = Field(ge=1, le=100_000_000)
     """Microbatches per step and pipeline (m); or given by ``global_batch`` and ``micro_batch_size``."""
+    layers: Whole | None = Field(None, ge=1, le=100_000)
+    """Layers of the model, shared out to the stages by `partition` (with costs from a model: those of the model)."""
     steps: Whole = Field(1, ge=1, le=1_000_000)
     """Optimizer steps, back to back."""
     recompute: OneOrMore[Recompute] = "none"

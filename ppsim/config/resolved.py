@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any
 
-from ppsim._model import Model
+from pydantic import BaseModel
+
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
 from ppsim.config.runtime import preset
@@ -49,8 +50,10 @@ def config_id(experiment: Experiment, text_of: Callable[[Any], str] | None = Non
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def section_text(section: Model) -> str:
+def section_text(section: Any) -> str:
     """A section's settings in canonical form: JSON text, keys sorted, what is unset left out."""
+    if not isinstance(section, BaseModel):  # a word or a list
+        return json.dumps(section, separators=(",", ":"))
     data = _without_nothing(section.model_dump(mode="json", fallback=_by_class))
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
@@ -108,8 +111,10 @@ def derived(experiment: Experiment) -> dict[str, Any]:
             f"{show(route.link.bandwidth, 'bandwidth') if route.link.bandwidth else 'no occupancy'}, "
             f"latency {show(route.link.latency, 'time')}" + (f", {route.egress}" if route.egress else "")
         )
+    split = experiment.split()
     return {
         "stages": problem.stages,
+        **({} if split is None else {"layers_per_stage": split.layers}),
         "placement": placement.name,
         "stages_of_rank": [list(held) for held in placement.stages_of][:64],
         "forward_per_stage": times(costs.forward),

@@ -6,12 +6,13 @@ from pydantic import BaseModel, Discriminator, Tag, WithJsonSchema, field_valida
 
 from ppsim.costs.base import StageCosts
 from ppsim.costs.given import GivenCosts
+from ppsim.costs.profile import ProfileCosts
 from ppsim.costs.setting import Setting
 from ppsim.costs.transformer import TransformerCosts
 from ppsim.errors import did_you_mean, shown
 
-AnyCosts = GivenCosts | TransformerCosts
-KINDS: dict[str, type[GivenCosts] | type[TransformerCosts]] = {"given": GivenCosts, "transformer": TransformerCosts}
+AnyCosts = GivenCosts | TransformerCosts | ProfileCosts
+KINDS: dict[str, type[AnyCosts]] = {"given": GivenCosts, "transformer": TransformerCosts, "profile": ProfileCosts}
 """The kinds of costs: `costs.kind` says which."""
 
 
@@ -39,9 +40,10 @@ else:
     CostsField = Annotated[
         Annotated[GivenCosts, Tag("<given>")]
         | Annotated[TransformerCosts, Tag("<transformer>")]
+        | Annotated[ProfileCosts, Tag("<profile>")]
         | Annotated[_NoKind, Tag("<none>"), WithJsonSchema({"not": {}})],
         Discriminator(_kind),
     ]
     """Costs of any kind."""
 
-__all__ = ["KINDS", "AnyCosts", "CostsField", "GivenCosts", "Setting", "StageCosts", "TransformerCosts"]
+__all__ = ["KINDS", "AnyCosts", "CostsField", "GivenCosts", "ProfileCosts", "Setting", "StageCosts", "TransformerCosts"]

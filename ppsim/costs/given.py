@@ -15,6 +15,7 @@ from ppsim.costs.setting import Setting
 from ppsim.units import Size, Time, show
 
 ONE = Fraction(1)
+NOTHING: Values = ()
 
 
 class GivenCosts(Model):
@@ -152,47 +153,60 @@ class GivenCosts(Model):
     def stage_costs(self, setting: Setting) -> StageCosts:
         """Costs per stage, of a slice of a microbatch where these are cut."""
         placement, scale = setting.placement, self.scale(setting) / setting.parts
-        p, stages = placement.ranks, placement.stages
-        share = {"rank": Fraction(p, stages), "model": Fraction(1, stages), "stage": ONE}[self.per]
+        stages = placement.stages
+        layers = setting.split or (1,) * stages
         by_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
         rank_of = [ranks[0] for ranks in placement.ranks_of]
+        whole = {"rank": Fraction(placement.ranks), "model": ONE, "stage": Fraction(stages)}[self.per]
+        shares = [ONE if self.per == "stage" else whole * held / sum(layers) for held in layers]
+        of_its_rank = [sum(layers[s] for s in placement.stages_of[rank]) for rank in rank_of]
 
-        def spread(value: Fraction | list[Fraction] | None, factor: Fraction, default: Values | None = None) -> Values:
+        def share(stage: int, listed: bool) -> Fraction:
+            return Fraction(layers[stage], of_its_rank[stage]) if listed and by_rank else shares[stage]
+
+        def spread(
+            value: Fraction | list[Fraction] | None,
+            factor: Fraction = ONE,
+            default: Values = NOTHING,
+            *,
+            shared: bool = True,
+        ) -> Values:
             if value is None:
-                return default if default is not None else (Fraction(0),) * stages
-            if isinstance(value, list):
-                return tuple(value[rank_of[s] if by_rank else s] * factor for s in range(stages))
-            return (value * factor,) * stages
+                return default or (Fraction(0),) * stages
+            each = value if isinstance(value, list) else [value] * stages
+            ranked = isinstance(value, list) and by_rank
+            return tuple(
+                each[rank_of[s] if ranked else s] * factor * (share(s, isinstance(value, list)) if shared else 1)
+                for s in range(stages)
+            )
 
-        forward = spread(self.forward, share * scale)
-        given = spread(self.backward, share * scale)
+        forward = spread(self.forward, scale)
+        given = spread(self.backward, scale)
         halves_assumed = self.input_grad is None
         half = tuple(value / 2 for value in given)
-        input_grad = spread(self.input_grad, share * scale, half)
-        weight_grad = spread(self.weight_grad, share * scale, half)
-        activation = spread(self.activation, share * scale)
-        message = spread(self.message, scale)  # type: ignore[arg-type]  # its shapes are sizes by now
+        input_grad = spread(self.input_grad, scale, half)
+        weight_grad = spread(self.weight_grad, scale, half)
+        activation = spread(self.activation, scale)
+        message = spread(self.message, scale, shared=False)  # type: ignore[arg-type]  # its shapes are sizes by now
         incoming = (message[0], *message[:-1])
-        weights = spread(self.weights, share)
+        weights = spread(self.weights)
         return StageCosts(
             forward=forward,
             backward=tuple(i + w for i, w in zip(input_grad, weight_grad, strict=True)),
             input_grad=input_grad,
             weight_grad=weight_grad,
-            recompute=spread(self.recompute, share * scale, forward),
+            recompute=spread(self.recompute, scale, forward),
             activation=activation,
-            held_for_weight_grad=spread(self.held_for_weight_grad, share * scale, activation),
-            stage_input=spread(
-                self.stage_input, scale, tuple(min(a, i) for a, i in zip(activation, incoming, strict=True))
-            ),
+            held_for_weight_grad=spread(self.held_for_weight_grad, scale, activation),
+            stage_input=spread(self.stage_input, scale, tuple(map(min, activation, incoming)), shared=False),
             message=message,
             weights=weights,
-            gradients=spread(self.gradients, share, weights),
-            optimizer_state=spread(self.optimizer_state, share),
-            optimizer=spread(self.optimizer, share),
+            gradients=spread(self.gradients, ONE, weights),
+            optimizer_state=spread(self.optimizer_state),
+            optimizer=spread(self.optimizer),
             transient_forward=spread(self.transient_forward, scale),
             transient_backward=spread(self.transient_backward, scale),
-            overlapped=None if self.overlapped is None else spread(self.overlapped, share * scale),
+            overlapped=None if self.overlapped is None else spread(self.overlapped, scale),
             atomic_pairs=self.pair == "atomic",
             halves_assumed=halves_assumed,
         )

@@ -30,3 +30,5 @@ class Setting:
     """A recomputation stands inside the backward, a layer after the other."""
     trains: bool = True
     """There are backwards."""
+    split: tuple[int, ...] | None = None
+    """Rows of the model on each stage, embedding and head among them; None where costs are given per stage."""

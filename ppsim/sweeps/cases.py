@@ -18,6 +18,7 @@ from ppsim.config.load import anchored, default_name
 from ppsim.config.resolved import SEMANTICS, config_id, section_text
 from ppsim.config.sweep import DERIVED, Sweep, meant
 from ppsim.config.yamlfile import Document
+from ppsim.costs.partition.field import PIPEDREAM
 from ppsim.errors import ConfigError, PpsimError
 from ppsim.schedules import known
 from ppsim.sweeps.space import Changes, chosen
@@ -75,6 +76,8 @@ class Resolver:
         written = {key: (key, json.dumps(value)) for key, value in settings.items() if key not in ("name", "sweep")}
         if "runtime" in written:  # a preset depends on the schedule
             written["runtime"] = ("runtime", f"{written['runtime'][1]} {written.get('schedule')}")
+        if settings.get("partition") == PIPEDREAM:  # the schedule's replicas follow from all the rest
+            written["schedule"] = ("schedule", json.dumps(settings))
         known_parts = {key: self._sections[at][0] for key, at in written.items() if at in self._sections}
         experiment = Experiment(**{**settings, **known_parts})
         for key, at in written.items():

@@ -44,7 +44,7 @@ TABLE: list[tuple[str, str, list[str]]] = [
     ]),
     ("mistakes within and between parts", added("foo: 1\n").replace("10 ms", "[1 ms, 2 ms]"), [
         "x.yaml:3:9: costs.forward: the list has 2 values, there are 4 ranks",
-        "x.yaml:4:1: foo: unknown key; known: cluster, costs, name, pipeline, runtime, schedule, sweep, uncertainty",
+        "x.yaml:4:1: foo: unknown key; known: cluster, costs, name, partition, pipeline, runtime, schedule, sweep, uncertainty",
     ]),
     ("bits for bytes", changed("}\ncosts: {", "}\ncosts: {message: 3 Gb, "), [
         "x.yaml:3:9: costs.message: '3 Gb': unknown unit 'Gb'; did you mean 'Gbit' or 'GB'?",
@@ -158,7 +158,7 @@ TABLE: list[tuple[str, str, list[str]]] = [
         "x.yaml:4:1: runtime: unknown preset 'megatorn'; did you mean 'megatron'? known: ideal, pytorch, megatron",
     ]),
     ("escape sequences are shown", added('"\\e[31mred": 1\n'), [
-        "x.yaml:4:1: \\x1b[31mred: unknown key; known: cluster, costs, name, pipeline, runtime, schedule, sweep, uncertainty",
+        "x.yaml:4:1: \\x1b[31mred: unknown key; known: cluster, costs, name, partition, pipeline, runtime, schedule, sweep, uncertainty",
     ]),
 ]  # fmt: skip
 

@@ -48,7 +48,7 @@ def changed(tmp_path: Path, **changes: Any) -> Experiment:
         ({"costs.tensor_parallel": 3}, "costs.tensor_parallel: hidden 4096 and heads 32 and ffn 14336 aren't"),
         ({"costs.tensor_parallel": 64}, "costs.tensor_parallel: heads 32 isn't a multiple of 64 devices; 32"),
         ({"costs.model": "lama-3-8b"}, "costs.model: unknown model 'lama-3-8b'; did you mean 'llama-3-8b'?"),
-        ({"costs.model.layers": 3}, "costs.model: 3 layers aren't a multiple of 2 stages; 2 or 4 layers are"),
+        ({"costs.model.layers": 3}, "partition: 3 layers on 2 stages: 2 x 1 = 2, 1 would be lost"),
         ({"costs.model.experts": 4}, "costs.model.top_k: missing: how many experts a token is sent to"),
         ({"costs.model.heads": 7, "costs.model.kv_heads": 7}, "costs.model.heads: hidden 4096 isn't a multiple of"),
         ({"costs.model.colour": 1}, "costs.model.colour: unknown key"),
@@ -88,7 +88,7 @@ def test_mistakes_are_said_at_their_lines_and_all_at_once(tmp_path: Path) -> Non
     with pytest.raises(ConfigError) as error:
         load(path)
     assert str(error.value) == (  # what its other keys mean isn't known, then
-        f"{path}:4:3: costs.kind: 'transformers' is not one of given, transformer; did you mean 'transformer'?"
+        f"{path}:4:3: costs.kind: 'transformers' is not one of given, transformer, profile; did you mean 'transformer'?"
     )
 
 

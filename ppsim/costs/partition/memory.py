@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate
+from math import ceil
 from typing import NamedTuple
 
 import numpy as np
 
 from ppsim.costs.layers import Layer, LayerCosts, transient
-from ppsim.costs.partition.balanced import Span
+from ppsim.costs.partition.question import Span
 from ppsim.ops import Kind, Orders
 from ppsim.ops.placement import Placement
 
+COMPUTES = (Kind.F, Kind.B, Kind.I, Kind.W)
 STATIC = ("weights", "gradients", "optimizer_state")
 
 
@@ -40,7 +42,7 @@ def fullest(orders: Orders, placement: Placement) -> list[list[Instant]]:
         whole = here & (kind == Kind.B)
         alive = np.cumsum(first, axis=0) - _before(whole | handed_on)
         halves = _before(handed_on) - _before(last)
-        computes = np.isin(kind[:, 0], (Kind.F, Kind.B, Kind.I, Kind.W))
+        computes = np.isin(kind[:, 0], COMPUTES)
         rows = np.hstack([kind, stage, alive, halves])[computes]
         found.append([_instant(row, len(held)) for row in _largest(np.unique(rows, axis=0))])
     return found
@@ -66,7 +68,7 @@ def _instant(row: list[int], stages: int) -> Instant:
 
 @dataclass(frozen=True)
 class Room:
-    """A device's memory, as a question's ``fits``."""
+    """A device's memory, as a question's ``excess``."""
 
     capacity: Fraction
     layers: Sequence[LayerCosts]
@@ -78,37 +80,35 @@ class Room:
     """Of every rank, as ``fullest`` gives them."""
     layer_by_layer: bool = False
     """A recomputation stands inside the backward, a layer after the other."""
-    _sums: dict[tuple[int, str], list[Fraction]] = field(default_factory=dict)
-    _bursts: dict[tuple[int, int, int, str], Fraction] = field(default_factory=dict)
+    _sums: dict[tuple[int, str], list[int]] = field(default_factory=dict)
+    _bursts: dict[tuple[int, int, int, str], int] = field(default_factory=dict)
+    _answers: dict[tuple[int, tuple[Span, ...]], int] = field(default_factory=dict)
 
-    def __call__(self, rank: int, spans: Sequence[Span]) -> bool:
-        """Whether the device of ``rank`` holds these of its spans."""
-        return self.needed(rank, spans) <= self.capacity
+    def __call__(self, rank: int, spans: Sequence[Span]) -> int:
+        """Bytes that these of its spans need beyond the memory of the device of ``rank``."""
+        asked = rank, tuple(spans)
+        if asked not in self._answers:
+            self._answers[asked] = self.needed(rank, spans) - int(self.capacity)
+        return self._answers[asked]
 
-    def needed(self, rank: int, spans: Sequence[Span]) -> Fraction:
+    def needed(self, rank: int, spans: Sequence[Span]) -> int:
         """The most bytes that these spans need on their rank, without what waits to be sent."""
-        place = {stage: chunk for chunk, stage in enumerate(self.stages_of[rank])}
-        by_stage = {span.stage: span for span in spans}
+        held = self.stages_of[rank]
+        chunks = [held.index(span.stage) for span in spans]
         names = {name: size for span in spans for layer in self._held(span) for name, size in layer.buffers}
-        static = sum((self._sum(span, key) for span in spans for key in STATIC), sum(names.values(), Fraction(0)))
-        most = Fraction(0)
+        static = sum(self._sum(span, key) for span in spans for key in STATIC) + ceil(sum(names.values()))
+        kept = [self._sum(span, "kept" if self.recomputed[span.stage] else "activation") for span in spans]
+        half = [self._sum(span, "held_for_weight_grad") for span in spans]
+        running = {span.stage: span for span in spans}
+        extra = {(kind, stage): self._while_it_runs(kind, span) for stage, span in running.items() for kind in COMPUTES}
+        most = 0
         for instant in self.instants[rank]:
-            alive = sum(
-                (
-                    instant.microbatches[place[span.stage]] * self._sum(span, self._kept(span.stage))
-                    + instant.halves[place[span.stage]] * self._sum(span, "held_for_weight_grad")
-                    for span in spans
-                ),
-                Fraction(0),
-            )
-            running = by_stage.get(instant.stage)
-            most = max(most, alive + (self._while_it_runs(instant.kind, running) if running else 0))
+            alive = sum(instant.microbatches[c] * size for c, size in zip(chunks, kept, strict=True))
+            waiting = sum(instant.halves[c] * size for c, size in zip(chunks, half, strict=True))
+            most = max(most, alive + waiting + extra.get((instant.kind, instant.stage), 0))
         return static + most
 
-    def _kept(self, stage: int) -> str:
-        return "kept" if self.recomputed[stage] else "activation"
-
-    def _while_it_runs(self, kind: Kind, span: Span) -> Fraction:
+    def _while_it_runs(self, kind: Kind, span: Span) -> int:
         """What an op needs beside what is alive: its input, what it rebuilds, its burst."""
         forward = kind == Kind.F
         layers = self.layers[span.stage].layers
@@ -118,20 +118,20 @@ class Room:
         if self.recomputed[span.stage] and kind in (Kind.B, Kind.I):
             rebuilt = [layer.activation - layer.kept for layer in self._held(span)]
             again = max(rebuilt, default=Fraction(0)) if self.layer_by_layer else sum(rebuilt, Fraction(0))
-        return incoming + again + self._burst(span, "transient_forward" if forward else "transient_backward")
+        return ceil(incoming + again) + self._burst(span, "transient_forward" if forward else "transient_backward")
 
     def _held(self, span: Span) -> Sequence[Layer]:
         return self.layers[span.stage].layers[span.begin : span.end]
 
-    def _sum(self, span: Span, key: str) -> Fraction:
+    def _sum(self, span: Span, key: str) -> int:
         if (span.stage, key) not in self._sums:
-            values = (getattr(layer, key) for layer in self.layers[span.stage].layers)
-            self._sums[span.stage, key] = list(accumulate(values, initial=Fraction(0)))
+            values = (ceil(getattr(layer, key)) for layer in self.layers[span.stage].layers)
+            self._sums[span.stage, key] = list(accumulate(values, initial=0))
         sums = self._sums[span.stage, key]
         return sums[span.end] - sums[span.begin]
 
-    def _burst(self, span: Span, key: str) -> Fraction:
+    def _burst(self, span: Span, key: str) -> int:
         asked = (span.stage, span.begin, span.end, key)
         if asked not in self._bursts:
-            self._bursts[asked] = transient(self._held(span), key)
+            self._bursts[asked] = ceil(transient(self._held(span), key))
         return self._bursts[asked]

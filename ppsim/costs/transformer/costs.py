@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ppsim.costs.base import StageCosts
 from ppsim.costs.layers import LayerCosts
+from ppsim.costs.partition.rows import Rows, uniform
 from ppsim.costs.setting import Recompute, Setting
 from ppsim.costs.transformer import build
 from ppsim.costs.transformer.device import device, spans
@@ -51,11 +52,6 @@ class TransformerCosts(TransformerSettings):
                 "what the devices of a rank send each other needs a link: give cluster.intra_node, or 'free', or "
                 "efficiency.collective",
             )
-        if self.model.layers % setting.placement.stages:
-            stages = setting.placement.stages
-            each = self.model.layers // stages
-            near = " or ".join(str(n * stages) for n in (each, each + 1) if n)
-            yield "model", f"{self.model.layers} layers aren't a multiple of {stages} stages; {near} layers are"
 
     def layer_costs(self, setting: Setting, recompute: Recompute = "none") -> LayerCosts:
         """What every layer costs on one device, embedding and head among them."""
@@ -64,7 +60,8 @@ class TransformerCosts(TransformerSettings):
 
     def stage_costs(self, setting: Setting) -> StageCosts:
         """Costs per stage, of a slice of a microbatch where these are cut."""
-        split, stages_of = self.split(setting), setting.placement.stages_of
+        stages_of = setting.placement.stages_of
+        split = setting.split or uniform(Rows.of(self.layer_costs(setting)), setting.placement.stages)
         none: Recompute = "none"
         modes = setting.recompute or (none,) * setting.placement.stages
         by_mode = {mode: self.layer_costs(setting, mode).stage_costs(split, stages_of) for mode in dict.fromkeys(modes)}
@@ -78,14 +75,6 @@ class TransformerCosts(TransformerSettings):
         if setting.placement.replicated:  # the copies in a pipeline sum whole gradients, too
             costs = replace(costs, synced=())
         return costs.scaled(Fraction(1, setting.parts)) if setting.parts > 1 else costs
-
-    def split(self, setting: Setting) -> tuple[int, ...]:
-        """Layers per stage: the decoder layers evenly, the embedding first, head and prediction layers last."""
-        stages = setting.placement.stages
-        counts = [self.model.layers // stages] * stages
-        counts[0] += 1
-        counts[-1] += 1 + self.model.mtp
-        return tuple(counts)
 
     def spans(self, data_parallel: int) -> dict[str, int]:
         """Devices that stand side by side from a group's first to its last."""
