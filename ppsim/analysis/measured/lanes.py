@@ -120,7 +120,8 @@ def lanes(measured: Measured) -> Lanes:
     if not np.any(ok):
         raise PpsimError(f"{measured.source}: no step is whole on all ranks and replicas")
     lost = [number for number, good in zip(measured.steps, ok.tolist(), strict=True) if not good]
-    said = (f"step{'s' if len(lost) > 1 else ''} {_few(lost)}: not whole, left out",) if lost else ()
+    said = _sampled(measured.steps)
+    said += (f"step{'s' if len(lost) > 1 else ''} {_few(lost)}: not whole, left out",) if lost else ()
     start, end, first = start[due][:, :, ok], end[due][:, :, ok], first[due]
     typical = np.median(start.reshape(len(start), -1), axis=1)
     order = np.lexsort((np.median(end.reshape(len(end), -1), axis=1), typical, rows.rank[first]))
@@ -159,6 +160,16 @@ def _identities(measured: Measured) -> np.ndarray:
         # Numbered anew each time, so that the product of the columns' sizes stays small.
         key = np.unique(key, return_inverse=True)[1].reshape(-1) * len(values) + number.reshape(-1)
     return key
+
+
+def _sampled(steps: tuple[int, ...]) -> tuple[str, ...]:
+    """What is said of steps that don't follow each other."""
+    between = steps[-1] - steps[0] + 1
+    return (
+        (f"steps are sampled: {len(steps)} of {between}, from {steps[0]} to {steps[-1]}",)
+        if between > len(steps)
+        else ()
+    )
 
 
 def _few(numbers: list[int]) -> str:

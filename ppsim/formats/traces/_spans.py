@@ -109,7 +109,10 @@ class Profile:
     categories: Counter[str] = field(default_factory=Counter)
     send_recv_kernels: int = 0
     all_to_all: int = 0
-    _known: dict[str, int] = field(default_factory=dict)
+    known: dict[str, tuple[int, bool]] = field(default_factory=dict)
+    """By the name of a span of the pipeline, the number of its ops and whether it is one of a single stage's."""
+    places: dict[tuple[object, object], tuple[int, int]] = field(default_factory=dict)
+    """By process and thread, as the file calls them, their numbers."""
 
     @property
     def rank(self) -> int | None:
@@ -129,17 +132,25 @@ class Profile:
         """Whether there was a device that did work."""
         return bool(len(self.kernels) or len(self.device))
 
-    def number(self, name: str, ops: tuple[Op, ...]) -> int:
-        """The number of the ops that spans of a name stand for."""
-        if name not in self._known:
-            self._known[name] = len(self.ops)
-            self.ops.append(ops)
-        return self._known[name]
+    def named(self, name: str, own_name: _names.Namer | None) -> tuple[int, bool] | None:
+        """The number of the ops that spans of a name stand for, and whether it is a single stage's; None: no op."""
+        if (found := self.known.get(name)) is not None:
+            return found
+        ops = (own_name or _names.pytorch)(name)
+        single = _names.single_stage(name) if ops is None and own_name is None else None
+        if ops is None and single is None:
+            return None
+        self.ops.append(ops or single or ())
+        self.known[name] = found = (len(self.ops) - 1, ops is None)
+        return found
 
     def place(self, event: dict[str, Any]) -> tuple[int, int]:
         """The numbers of an event's process and thread."""
-        pid, tid = (_key(event.get(which)) for which in ("pid", "tid"))
-        return self.keys.setdefault(("pid", pid), len(self.keys)), self.keys.setdefault(("tid", tid), len(self.keys))
+        pid, tid = _key(event.get("pid")), _key(event.get("tid"))
+        if (found := self.places.get((pid, tid))) is None:
+            a, b = (self.keys.setdefault(key, len(self.keys)) for key in (("pid", pid), ("tid", tid)))
+            self.places[pid, tid] = found = (a, b)
+        return found
 
 
 def profile(path: Path, own_name: _names.Namer | None, watch: Watch | None = None) -> Profile:
@@ -166,9 +177,8 @@ def profile(path: Path, own_name: _names.Namer | None, watch: Watch | None = Non
 def _take(found: Profile, event: dict[str, Any], about: tuple[str, str], own_name: _names.Namer | None) -> None:
     """Keep of one event what is needed of it."""
     name, category = about
-    ops = (own_name or _names.pytorch)(name)
-    single = _names.single_stage(name) if ops is None and own_name is None else None
-    if ops is None and single is None:
+    named = found.named(name, own_name)
+    if named is None:
         found.all_to_all += name == "nccl:all_to_all"
         step = _STEP.fullmatch(name) if name.startswith("ProfilerStep") and category != _DEVICE else None
         if (step is not None or name == _RECEIVED) and (times := _times(event)) is not None:
@@ -178,13 +188,14 @@ def _take(found: Profile, event: dict[str, Any], about: tuple[str, str], own_nam
     times = _times(event)
     if times is None:
         return
-    where = found.single if single is not None else found.device if category == _DEVICE else found.host
+    what, single = named
+    where = found.single if single else found.device if category == _DEVICE else found.host
     if len(where) >= _MOST_SPANS:
         raise FormatError(f"{label(found.path)}: more than {_MOST_SPANS:,} spans of a pipeline")
     external = _NO_ID
     if category == _DEVICE and isinstance(args := event.get("args"), dict):
         external = _id(args.get("External id"))
-    where.add(found.number(name, single or ops or ()), found.place(event), times, external)
+    where.add(what, found.place(event), times, external)
 
 
 def _launched(found: Profile, event: dict[str, Any], about: tuple[str, str]) -> None:

@@ -83,9 +83,11 @@ def aligned(starts: Sequence[NDArray[np.float64]]) -> list[int]:
     Where all have as many, they are the same ones; else they are those that lie nearest in time to the shortest list's.
     """
     fewest = min(starts, key=len)
+    if not len(fewest):
+        return [0] * len(starts)
     out: list[int] = []
     for mine in starts:
         spare = len(mine) - len(fewest)
         distance = [float(np.median(np.abs(mine[skip : skip + len(fewest)] - fewest))) for skip in range(spare + 1)]
-        out.append(int(np.argmin(distance)) if len(fewest) else 0)
+        out.append(int(np.argmin(distance)))
     return out
