@@ -20,7 +20,8 @@ def lines(experiment: Experiment) -> Iterator[str]:
         yield ""
         yield f"{printable(table.name)} x {table.layers}" if table.layers > 1 else printable(table.name)
         yield from _aligned([HEADER, *table.rows])
-        yield f"  {table.held}"
+        yield f"  kept: {table.kept}"
+        yield f"  held: {table.held}"
         said.update(dict.fromkeys(table.sources))
     yield ""
     yield "what these follow from:"

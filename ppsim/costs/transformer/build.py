@@ -127,7 +127,7 @@ def _gathered_weights(terms: Sequence[Term], held: Held) -> Fraction:
 def _transient_forward(kind: str, sizes: Sizes) -> Fraction:
     if kind == "head":
         return memory.in_head_forward(sizes)
-    return ZERO
+    return memory.in_expert_forward(sizes) if _of_experts(kind, sizes) else ZERO
 
 
 def _transient_backward(kind: str, sizes: Sizes) -> Fraction:
@@ -135,9 +135,11 @@ def _transient_backward(kind: str, sizes: Sizes) -> Fraction:
         return memory.in_head_backward(sizes)
     if kind == "embedding":
         return memory.in_embedding_backward(sizes)
-    return memory.in_layer_backward(
-        sizes, kind == "expert layer" or (kind == "mtp" and sizes.model.experts is not None)
-    )
+    return memory.in_layer_backward(sizes, _of_experts(kind, sizes))
+
+
+def _of_experts(kind: str, sizes: Sizes) -> bool:
+    return kind == "expert layer" or (kind == "mtp" and sizes.model.experts is not None)
 
 
 def _tied(kind: str, terms: Sequence[Term], sizes: Sizes) -> Fraction:

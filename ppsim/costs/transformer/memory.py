@@ -135,6 +135,19 @@ def in_layer_backward(sizes: Sizes, experts: bool) -> Fraction:
     return max(moments) + loose
 
 
+def in_expert_forward(sizes: Sizes) -> Fraction:
+    """The most bytes that an expert layer's forward needs beside what it keeps.
+
+    While tokens are combined, the function's own variables hold them as permuted, as dispatched, as the experts'
+    output in the order of devices, and as combined; then the layer's output and that of the shared experts. What isn't
+    exchanged, or not sorted because there is one expert, is the same tensor.
+    Source: Megatron-LM core, transformer/moe/moe_layer.py (MoELayer.forward) and token_dispatcher.py.
+    """
+    sent = sizes.element * sizes.model.hidden * sizes.routed
+    copies = 2 if sizes.expert == 1 else 3 + (sizes.experts > 1)
+    return copies * sent + sizes.hidden_part * (2 if sizes.model.shared_width else 1)
+
+
 def _up(sizes: Sizes) -> int:
     return 2 if sizes.model.gated else 1
 

@@ -14,7 +14,7 @@ from ppsim.costs.transformer.device import device
 from ppsim.costs.transformer.terms import Term, Work
 from ppsim.units import show
 
-HEADER = ("term", "parameters", "FLOPs", "F", "I", "W", "kept", "sends in F", "in I, W")
+HEADER = ("term", "parameters", "FLOPs", "moves", "F", "I", "W", "kept", "sends in F", "in I, W")
 Row = tuple[str, ...]
 
 
@@ -25,6 +25,8 @@ class LayerTable:
     name: str
     layers: int
     rows: tuple[Row, ...]
+    kept: str
+    """The tensors that it leaves to its backward."""
     held: str
     """What is held of its weights throughout, and what bursts in its ops."""
     sources: tuple[tuple[str, str], ...]
@@ -43,10 +45,11 @@ def tables(costs: TransformerCosts, setting: Setting) -> Iterator[LayerTable]:
             name=name,
             layers=kinds.count(name),
             rows=(
-                *(_row(term, times) for term, times in zip(terms, seconds, strict=True)),
+                *(_row(term, times, here.sizes.element) for term, times in zip(terms, seconds, strict=True)),
                 *_fixed(name, costs.efficiency.per_layer / 3),
                 _total(layer),
             ),
+            kept=", ".join(f"{term.name}: {_tensors(term)}" for term in terms if term.kept),
             held=_held(layer),
             sources=tuple(dict.fromkeys((term.name, term.source) for term in terms)),
         )
@@ -56,29 +59,40 @@ def _passes(term: Term) -> tuple[Work, Work, Work]:
     return term.forward, term.input_grad, term.weight_grad
 
 
-def _row(term: Term, seconds: Sequence[Fraction]) -> Row:
+def _row(term: Term, seconds: Sequence[Fraction], element: int) -> Row:
     kept = sum((tensor.size for tensor in term.kept), Fraction(0))
     back = (*term.input_grad.exchanges, *term.weight_grad.exchanges)
     return (
         term.name,
         _number(term.all_parameters),
         _number(term.forward.flops),
+        _size(_moved(term.forward, element)),
         *(_time(value) for value in seconds),
         _size(kept),
         *(_size(sum((exchange.size for exchange in of), Fraction(0))) for of in (term.forward.exchanges, back)),
     )
 
 
+def _moved(work: Work, element: int) -> Fraction:
+    """Bytes that a pass reads and writes."""
+    operands = Fraction(0) if work.fused else sum((product.elements for product in work.products), Fraction(0))
+    return work.moved + element * operands
+
+
 def _fixed(name: str, third: Fraction) -> Iterator[Row]:
     """What a layer takes beside its terms."""
     if third and name not in ("embedding", "head"):
-        yield ("launches and gaps", "", "", *(_time(third),) * 3, "", "", "")
+        yield ("launches and gaps", "", "", "", *(_time(third),) * 3, "", "", "")
 
 
 def _total(layer: Layer) -> Row:
     times = (layer.forward, layer.input_grad, layer.weight_grad)
-    return ("all", _number(Fraction(layer.parameters)), "", *(_time(value) for value in times), _size(layer.activation),
+    return ("all", _number(Fraction(layer.parameters)), "", "", *(_time(value) for value in times), _size(layer.activation),
             "", "")  # fmt: skip
+
+
+def _tensors(term: Term) -> str:
+    return " + ".join(f"{tensor.name} {_size(tensor.size)}" for tensor in term.kept)
 
 
 def _held(layer: Layer) -> str:

@@ -123,6 +123,20 @@ def test_an_expert_layers_backward_bursts_while_tokens_are_exchanged() -> None:
     assert layer(costs(model="deepseek-v2", sequence=S), "expert layer").transient_backward == 2 * 6 * S * 2 * 5120
 
 
+@pytest.mark.parametrize(
+    ("expert", "copies", "reason"),
+    [
+        (1, 2, "permuted; the experts' output in the order of tokens"),
+        (8, 4, "also as dispatched, and as combined: other tensors where they come from other devices"),
+        (160, 3, "one expert on a device: what is dispatched is its input as it is"),
+    ],
+)
+def test_an_expert_layers_forward_bursts_while_tokens_are_combined(expert: int, copies: int, reason: str) -> None:
+    """Each is 6 copies of every token, 240 MiB; then the layer's output and the shared experts', 40 MiB each."""
+    row = layer(costs(model="deepseek-v2", sequence=S, expert_parallel=expert), "expert layer", data_parallel=160)
+    assert row.transient_forward == copies * 6 * S * 2 * 5120 + 2 * S * 2 * 5120, reason
+
+
 def test_unfused_attention_bursts_by_the_gradients_on_both_sides_of_the_softmax() -> None:
     # 2 x 2as² where the feed-forward layer's 2f + 2f have gone
     row = layer(costs(model="gpt-22b", sequence=2048, attention="unfused"), "layer")
