@@ -14,14 +14,19 @@ from ppsim.cli.run import measured, simulated
 
 
 class PlotKind(StrEnum):
-    """Which picture: of a run the first two, of a sweep the others."""
+    """Which picture: of a run the first four, of a sweep the others."""
 
     gantt = "gantt"
     memory = "memory"
+    peaks = "peaks"
+    parts = "split"
     bubble = "bubble"
     heatmap = "heatmap"
     schedules = "schedules"
     pareto = "pareto"
+
+
+OF_RUNS = (PlotKind.gantt, PlotKind.memory, PlotKind.peaks, PlotKind.parts)
 
 
 class Picture(NamedTuple):
@@ -61,9 +66,16 @@ def plot(
         typer.Option("--format", help="png, svg or pdf (default: what the file ends in, or png).", show_default=False),
     ] = None,
     size: Annotated[str, typer.Option(help="notebook, slide or paper.")] = "notebook",
+    window: Annotated[
+        tuple[str, str] | None,
+        typer.Option(metavar="START END", help="Of a run's time, as in --window '1 s' '1.2 s'.", show_default=False),
+    ] = None,
+    ranks: Annotated[
+        str | None, typer.Option(metavar="0-3,7", help="Of a run, from the top.", show_default=False)
+    ] = None,
     engine: EngineOption = EngineName.auto,
 ) -> None:
-    """Draw a run's Gantt chart or the memory of every rank over time, or the pictures of a sweep."""
+    """Draw a run (Gantt chart, memory over time, peaks per rank, what its time is made of), or a sweep's pictures."""
     from ppsim import plot as plots
     from ppsim.errors import ConfigError
 
@@ -71,21 +83,27 @@ def plot(
     axes_of_sweep = {
         name: column for name, column in (("x", x), ("y", y), ("hue", hue), ("facet", facet)) if column is not None
     }
+    part = _part(kind, window, ranks)
     if _holds_sweep(config):
+        if part:
+            raise ConfigError(f"{', '.join(f'--{name}' for name in part)}: of a run; {config} holds a sweep")
+        if kind in OF_RUNS:
+            raise ConfigError(f"--kind {kind}: a picture of a run; {config} holds a sweep")
         _of_sweep(config, wanted, axes_of_sweep)
         return
     if axes_of_sweep:
         options = ", ".join(f"--{name}" for name in axes_of_sweep)
         raise ConfigError(f"{options}: for the folder of a sweep; {config} is none")
-    if kind not in (None, PlotKind.gantt, PlotKind.memory):
-        raise ConfigError(f"--kind {kind}: a picture of a sweep; {config} is none; of a run: gantt, memory")
+    if kind is not None and kind not in OF_RUNS:
+        raise ConfigError(f"--kind {kind}: a picture of a sweep; {config} is none; of a run: {', '.join(OF_RUNS)}")
     which = (kind or PlotKind.gantt).value
     source = config / "config.yaml" if (config / "config.yaml").is_file() else config
     from ppsim.formats.traces import is_trace
 
     if is_trace(source):
-        if kind == PlotKind.memory:
-            raise ConfigError(f"--kind memory: {config} is a measured run; its memory over time isn't known")
+        if kind in (PlotKind.memory, PlotKind.peaks, PlotKind.parts):
+            why = "can't be run again with free links" if kind == PlotKind.parts else "its memory isn't known"
+            raise ConfigError(f"--kind {kind}: {config} is a measured run; {why}")
         from ppsim.config.load import default_name
 
         result: Any = measured(source)
@@ -93,10 +111,39 @@ def plot(
     else:
         result = simulated(source, set_, engine)
         name = result.experiment.name
-    axes = getattr(plots, which)(result, size=size)
+    if which == PlotKind.parts:
+        from ppsim.analysis.compare import compare
+
+        axes = plots.split(compare([result]), size=wanted.size)
+    else:
+        axes = getattr(plots, which)(result, size=size, **part)
     target = wanted.path(name, which)
-    written(target, lambda path: plots.save(axes.figure, path, format_))
+    written(target, lambda path: plots.save(axes, path, format_))
     typer.echo(str(target))
+
+
+def _part(kind: PlotKind | None, window: tuple[str, str] | None, ranks: str | None) -> dict[str, Any]:
+    """The part of a run to draw: ``window`` in seconds, ``ranks``. Raises ConfigError for what isn't one."""
+    from ppsim.errors import ConfigError, printable
+    from ppsim.units import parse
+
+    found: dict[str, Any] = {}
+    which = kind or PlotKind.gantt
+    if window is not None:
+        try:
+            found["window"] = tuple(float(parse(moment, "time")) for moment in window)
+        except ValueError as error:
+            raise ConfigError(f"--window: {error}") from None
+        if which != PlotKind.gantt:
+            raise ConfigError(f"--window: of a Gantt chart; {which} has none")
+    if ranks is not None:
+        bounds = [part.strip().split("-") for part in ranks.split(",")]
+        if not all(len(ends) in (1, 2) and all(end.isascii() and end.isdigit() for end in ends) for ends in bounds):
+            raise ConfigError(f"--ranks: '{printable(ranks)}' are no ranks; give them as in 0-3,7")
+        found["ranks"] = [rank for ends in bounds for rank in range(int(ends[0]), int(ends[-1]) + 1)]
+        if which not in (PlotKind.gantt, PlotKind.memory):
+            raise ConfigError(f"--ranks: of a Gantt chart or of memory; {which} shows all")
+    return found
 
 
 def _holds_sweep(path: Path) -> bool:

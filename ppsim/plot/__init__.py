@@ -8,6 +8,7 @@ from ppsim.plot import sweep
 from ppsim.plot.comparison import charts, split
 from ppsim.plot.gantt_chart import gantt
 from ppsim.plot.memory_chart import memory
+from ppsim.plot.peaks_chart import peaks
 from ppsim.plot.style import is_ours, save, write
 
-__all__ = ["charts", "gantt", "is_ours", "memory", "save", "split", "sweep", "write"]
+__all__ = ["charts", "gantt", "is_ours", "memory", "peaks", "save", "split", "sweep", "write"]

@@ -15,7 +15,7 @@ from ppsim.metrics import Run
 from ppsim.metrics import memory as metric
 from ppsim.ops import Longs
 from ppsim.plan.table import CATEGORIES
-from ppsim.plot import looks, scales, style
+from ppsim.plot import looks, peaks_chart, scales, style
 from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import ranks_shown
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 8
 """With more ranks than that, some are shown: the first, the last, the one with the highest peak, some between."""
-FAR_ABOVE = 3
-"""The device's memory is a line in the chart unless it is that many times the highest peak, which it would flatten."""
 
 
 def memory(
     result: Result | Run, ax: Axes | None = None, *, ranks: Sequence[int] | None = None, size: SizeName = "notebook"
 ) -> Axes:
     """What is held over time, stacked by category: a panel per rank, the device's memory as a line, the peaks marked.
+
+    Where not all ranks have a panel, the peaks of all stand above.
 
     ``ax``: where to draw one rank; by default a figure of its own with a panel for each of ``ranks`` (default: all, or
     eight of them). Returns the Axes of the shown rank with the highest peak, whose ``figure`` holds the others. The x
@@ -45,7 +45,7 @@ def memory(
     shown = _few(run, 1 if ax is not None else MOST_PANELS) if ranks is None else ranks_shown(run, ranks, 0)
     if ax is not None and len(shown) > 1:
         raise PpsimError(f"ranks: {len(shown)} ranks don't fit into one Axes; give one rank, or no ax")
-    view = _View(run, shown)
+    view = _View(run, shown, size)
     with style.styled(form):
         if ax is None:
             panels = _panels(view, _title(view, None if isinstance(result, Run) else result.schedule.label), form)
@@ -67,6 +67,7 @@ def memory(
 class _View:
     run: Run
     ranks: list[int]
+    size: SizeName
 
     @cached_property
     def peaks(self) -> Longs:
@@ -88,7 +89,9 @@ class _View:
         """Where the memory axis ends, in bytes."""
         peak = max(int(self.peaks[self.highest]), 1)
         capacity = self.run.plan.capacity
-        return 1.08 * (max(peak, capacity) if capacity is not None and capacity < FAR_ABOVE * peak else peak)
+        return 1.08 * (
+            max(peak, capacity) if capacity is not None and capacity < peaks_chart.FAR_ABOVE * peak else peak
+        )
 
     @cached_property
     def curves(self) -> metric.Curves:
@@ -138,11 +141,13 @@ def _panels(view: _View, heading: str, form: Size) -> list[Axes]:
     handles, words = _legend(view)
     heading = style.wrapped(heading, form.inside, form.font)
     each = min(16 * form.font / style.INCH, form.most_height / rows)
-    figure = style.new_figure(form, rows * each + form.around(heading, words))
+    above = int(len(view.ranks) < view.run.plan.ops.ranks)
+    figure = style.new_figure(form, (rows + above) * each + form.around(heading, words))
+    grid = figure.add_gridspec(rows + above, columns)
     panels: list[Axes] = []
     for place in range(len(view.ranks)):
         shared = {"sharex": panels[0], "sharey": panels[0]} if panels else {}
-        panel = figure.add_subplot(rows, columns, place + 1, **shared)
+        panel = figure.add_subplot(grid[above + place // columns, place % columns], **shared)
         _frame(panel, view, form)
         if place + columns < len(view.ranks):
             panel.set_xlabel("")
@@ -153,6 +158,10 @@ def _panels(view: _View, heading: str, form: Size) -> list[Axes]:
     figure.supylabel(panels[0].get_ylabel(), fontsize=form.font)  # one for all: on low panels theirs would touch
     for panel in panels:
         panel.set_ylabel("")
+    if above:  # where not every rank has a panel
+        axes = peaks_chart.peaks(view.run, figure.add_subplot(grid[0, :]), size=view.size, legend=False)
+        axes.set_title("peak of every rank", loc="left", fontsize=style.SMALL * form.font, pad=3)
+        axes.set_ylabel("")
     figure.suptitle(heading, x=0.01, ha="left", fontsize=form.font, parse_math=False)
     style.add_legend(panels[0], handles, words, form.inside, form.font, own=True)
     return panels

@@ -5,13 +5,13 @@ Each takes a sweep's table (``ppsim.read_sweep``) and returns the Figure. Cases 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppsim.errors import PpsimError, did_you_mean
-from ppsim.plot.style import SMALL, SizeName, new_figure, plain, size_of, styled, text_width
+from ppsim.plot.style import SMALL, SizeName, plain, size_of, styled, text_width
 from ppsim.plot.sweep_axes import (
     MOST_GROUPS,
     SCHEDULE,
@@ -25,20 +25,14 @@ from ppsim.plot.sweep_axes import (
     varied,
     words,
 )
+from ppsim.plot.sweep_pareto import pareto
+from ppsim.plot.sweep_parts import AIM, BUBBLE, MEMORY, colours_of, heading_of, legend, panels_of, series
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BUBBLE, MEMORY, STEP = "bubble_ratio", "peak_memory_bytes", "step_time_s"
-THEORY = "theory."
-AIM = 0.05
-"""The bubble that people aim for is below this."""
-MARKERS = "osD^vP*XhpH8"
-APART = (
-    "#3b7fb6", "#d9822b", "#1b9e77", "#8d6cab", "#9c3f12", "#555555", "#c2549d", "#7a8b1c", "#4cc0d1", "#222222"
-)  # fmt: skip
 MOST_CELLS = 200
 
 
@@ -112,14 +106,14 @@ def chart(
         if len(levels(done, key)) > MOST_GROUPS:
             raise PpsimError(f"{name}: {len(levels(done, key))} values of {plain(str(key))}; at most {MOST_GROUPS}")
     height = scale(done, up, wide=True)
-    colours = _colours(done, colour)
+    colours = colours_of(done, colour)
     form = size_of(size)
     with styled(form):
-        figure, panels = _panels(done, panel, size, 3.4 if along.places is None else 3.0)
+        figure, panels = panels_of(done, panel, size, 3.4 if along.places is None else 3.0)
         for axes, level in panels:
             cases = part(done, panel, level)
             for number, (group, paint) in enumerate(colours):
-                _series(axes, part(cases, colour, group), across, up, (along, height), paint, number, len(colours))
+                series(axes, part(cases, colour, group), across, up, (along, height), paint, number, len(colours))
             along.dress(axes.xaxis, levels(done, across))
             axes.set_xlabel(along.label(words(across)))
             axes.tick_params(labelbottom=True)
@@ -131,8 +125,8 @@ def chart(
             if axes.yaxis.get_tick_params()["labelleft"]:
                 axes.set_ylabel(height.label(words(up)))
         shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
-        _legend(figure, done, shown, up, form.font)
-        _heading(figure, f"{words(up)} against {words(across)}", done, form.font)
+        legend(figure, done, shown, up, form.font)
+        heading_of(figure, f"{words(up)} against {words(across)}", done, form.font)
     return figure
 
 
@@ -143,34 +137,6 @@ def _turned(axes: Axes, width: float, font: float) -> None:
     if axes.get_xscale() == "linear" and needed > width:
         for text in labels:
             text.set(rotation=20, horizontalalignment="right", rotation_mode="anchor")
-
-
-def _series(
-    axes: Axes, cases: pd.DataFrame, across: str, up: str, on: tuple[Any, Any], paint: Any, number: int, groups: int
-) -> None:
-    """One colour's cases as points, hollow where they don't fit, and the closed form as a line."""
-    along, height = on
-    cases = cases[cases[across].notna() & cases[up].notna()].sort_values(across)
-    if cases.empty:
-        return
-    at = np.array(along.at(cases[across]))
-    if along.places is not None and groups > 1:
-        at = at + 0.5 * (number / (groups - 1) - 0.5)
-    value = np.array(height.at(cases[up]))
-    fits = fitting(cases)
-    font = float(axes.xaxis.label.get_fontsize())
-    marker = {"marker": MARKERS[number % len(MARKERS)], "markersize": (0.45 if len(cases) < 60 else 0.28) * font}
-    style: dict[str, Any] = {"linestyle": "", "color": paint, **marker}
-    if fits.any():
-        axes.plot(at[fits], value[fits], **style)
-    if not fits.all():
-        axes.plot(at[~fits], value[~fits], markerfacecolor="none", markeredgewidth=0.7, **style)
-    closed = THEORY + up
-    if closed in cases and along.places is None:
-        known = cases[cases[closed].notna()].drop_duplicates(subset=[across, closed])
-        if known[across].is_unique:
-            line: dict[str, Any] = {"color": paint, "linewidth": 0.9, "alpha": 0.7, "zorder": 1}
-            axes.plot(along.at(known[across]), height.at(known[closed]), **line)
 
 
 def heatmap(
@@ -188,7 +154,7 @@ def heatmap(
     form = size_of(size)
     values = np.array(tint.at(done[shade].dropna()))
     with styled(form):
-        figure, panels = _panels(done, panel, size, 0.35 * len(rows) + 1.3)
+        figure, panels = panels_of(done, panel, size, 0.35 * len(rows) + 1.3)
         for axes, level in panels:
             best = part(done, panel, level).sort_values(shade).drop_duplicates([up, across])
             cells = np.full((len(rows), len(columns)), np.nan)
@@ -208,7 +174,7 @@ def heatmap(
         figure.colorbar(drawn, ax=[axes for axes, _ in panels], label=tint.label(words(shade)), shrink=0.9)
         note = "" if fitting(done).all() else "; hatched: doesn't fit into memory"
         heading = f"{words(shade)} over {words(up)} and {words(across)}{note}"
-        _heading(figure, heading, done, form.font)
+        heading_of(figure, heading, done, form.font)
     return figure
 
 
@@ -229,106 +195,3 @@ def _cell_words(axes: Axes, cells: Any, unfit: Any, high: float, font: float, pa
         text = f"{value:.0f}" if high >= 20 and value >= 9.95 else f"{value:.1f}"
         ink = "#111111" if value < 0.55 * high or unfit[row, place] else "#ffffff"
         axes.text(place, row, text, ha="center", va="center", fontsize=0.75 * font, color=ink)
-
-
-def pareto(table: pd.DataFrame, y: str | None = None, size: SizeName = "notebook") -> Figure:
-    """A figure against peak memory; the front is what no other case beats in both."""
-    done = finished(table)
-    done = done[done[MEMORY].notna()]
-    if done.empty:
-        raise PpsimError("no case of the sweep has a peak memory to draw")
-    up = column(done, y, "--y") if y else (STEP if done["work_s"].nunique() == 1 else BUBBLE)
-    colour = next((w for w in varied(done) if len(levels(done, w)) <= MOST_GROUPS), None)
-    along, height = scale(done, MEMORY, wide=True), scale(done, up)
-    form = size_of(size)
-    with styled(form):
-        figure = new_figure(form, min(4.2, form.most_height))
-        axes = figure.add_subplot()
-        colours = _colours(done, colour)
-        for number, (group, paint) in enumerate(colours):
-            _series(axes, part(done, colour, group), MEMORY, up, (along, height), paint, number, len(colours))
-        front = _front(done.loc[fitting(done), [MEMORY, up]].itertuples(index=False))
-        axes.plot(
-            along.at(m for m, _ in front), height.at(v for _, v in front), color="#222222", linewidth=1.0,
-            drawstyle="steps-post", zorder=5, label="Pareto front",
-        )  # fmt: skip
-        along.dress(axes.xaxis, levels(done, MEMORY))
-        height.dress(axes.yaxis, levels(done, up))
-        axes.set_xlabel(along.label("peak memory"))
-        axes.set_ylabel(height.label(words(up)))
-        shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
-        _legend(figure, done, shown, "", form.font, front=True)
-        _heading(figure, f"{words(up)} against peak memory", done, form.font)
-    return figure
-
-
-def _front(points: Iterator[Any]) -> list[tuple[float, float]]:
-    front: list[tuple[float, float]] = []
-    for memory, value in sorted((float(m), float(v)) for m, v in points):
-        if not front or value < front[-1][1]:
-            front.append((memory, value))
-    return front
-
-
-def _colours(done: pd.DataFrame, key: str | None) -> list[tuple[Any, Any]]:
-    """(value, colour) for each value of a column: from light to dark where it is a number, else well apart."""
-    from matplotlib import colormaps
-    from matplotlib.colors import to_hex
-
-    groups = levels(done, key)
-    if key is not None and scale(done, key).places is None and len(groups) > 1:
-        ramp = colormaps["viridis_r"]
-        return [(g, to_hex(ramp(0.15 + 0.85 * i / (len(groups) - 1)))) for i, g in enumerate(groups)]
-    return [(group, APART[i % len(APART)]) for i, group in enumerate(groups)]
-
-
-def _panels(
-    done: pd.DataFrame, key: str | None, size: SizeName, height: float
-) -> tuple[Figure, list[tuple[Axes, Any]]]:
-    """A figure with a panel per value of a column, up to three beside each other."""
-    form = size_of(size)
-    groups = levels(done, key)
-    beside = min(len(groups), 1 if size == "paper" else 2 if len(groups) == 4 else 3)
-    beneath = -(-len(groups) // beside)
-    figure = new_figure(form, min(height * beneath + 0.6, 1.6 * form.most_height))
-    grid = figure.subplots(beneath, beside, squeeze=False, sharex=True, sharey=True)
-    panels = list(zip(grid.flat, groups, strict=False))
-    for axes in grid.flat[len(groups) :]:
-        axes.set_visible(False)
-    if key is not None:
-        for axes, level in panels:
-            axes.set_title(level_words(key, level), fontsize=form.font)
-    return figure, panels
-
-
-def _legend(
-    figure: Figure, done: pd.DataFrame, groups: Sequence[tuple[str, Any]], up: str, font: float, front: bool = False
-) -> None:
-    """Colours and markers, the closed form, what hollow means; beneath the picture."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], linestyle="", marker=MARKERS[i % len(MARKERS)], markersize=0.45 * font, color=paint, label=text)
-        for i, (text, paint) in enumerate(groups)
-    ]
-    if f"{THEORY}{up}" in done and done[f"{THEORY}{up}"].notna().any():
-        handles.append(Line2D([], [], color="#555555", linewidth=0.9, label="closed form"))
-    if up == BUBBLE:
-        handles.append(Line2D([], [], color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), label=f"{AIM:.0%}"))
-    if front:
-        handles.append(Line2D([], [], color="#222222", linewidth=1.0, label="none beats these in both"))
-    if not fitting(done).all():
-        hollow: dict[str, Any] = {"marker": "o", "markersize": 0.45 * font, "markerfacecolor": "none"}
-        hollow["color"] = "#555555"
-        handles.append(Line2D([], [], linestyle="", label="doesn't fit into memory", **hollow))
-    if handles:
-        columns = min(len(handles), 6 if figure.get_figwidth() > 5 else 3)
-        figure.legend(handles=handles, loc="outside lower left", ncols=columns, fontsize=SMALL * font)
-
-
-def _heading(figure: Figure, text: str, done: pd.DataFrame, font: float) -> None:
-    name = str(done.attrs.get("name", ""))
-    figure.suptitle(
-        plain(f"{name}: {text} ({len(done):,} cases)" if name else f"{text} ({len(done):,} cases)"), x=0.01, ha="left",
-        fontsize=font * 1.1, parse_math=False,
-    )  # fmt: skip

@@ -171,7 +171,8 @@ def scale(table: pd.DataFrame, key: str, wide: bool = False) -> Scale:
         time = scales.fitting(high / 8 * 1e9, scales.TIMES)
         return Scale(time.of / 1e9, time.name, False)
     low = float(values.min())
-    return Scale(1, unit, low > 0 and high / low >= 8 and unit == "" and _whole(values))
+    counted = key in ("microbatches", "pipeline.microbatches") and high > low  # the bubble goes with their inverse
+    return Scale(1, unit, low > 0 and (counted or high / low >= 8) and unit == "" and _whole(values))
 
 
 def _numeric(values: pd.Series[Any]) -> bool:

@@ -25,6 +25,7 @@ def figures(result: Result) -> dict[str, Any]:
         "engine": result.engine,
         "data_parallel": pipeline.data_parallel,
         "heaviest_rank": _heaviest(result),
+        "device_memory_bytes": result.plan.capacity,
         "work_s": float(work(result.experiment, result.problem)),
     }
     found |= scalars(result.run)

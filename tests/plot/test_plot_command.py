@@ -35,7 +35,10 @@ def test_a_format_for_a_column_of_a_paper(kind: str, folder: Path) -> None:
     [
         (("-o", "a.pdf"), "a.pdf", "pdf"),  # the ending says it
         (("--format", "svg", "-o", "picture"), "picture", "svg"),  # what is said goes first
-        (("--kind", "memory"), "x-memory.png", "png"),
+        (("--kind", "memory", "--ranks", "0-1"), "x-memory.png", "png"),
+        (("--kind", "peaks"), "x-peaks.png", "png"),
+        (("--kind", "split"), "x-split.png", "png"),
+        (("--window", "5 ms", "0.1 s", "--ranks", "1,0"), "x-gantt.png", "png"),
     ],
 )
 def test_where_it_goes_and_as_what(arguments: tuple[str, ...], file: str, start: str, folder: Path) -> None:
@@ -49,6 +52,12 @@ def test_where_it_goes_and_as_what(arguments: tuple[str, ...], file: str, start:
     [
         (("--format", "gif"), "x-gantt.gif: a figure can't be written as '.gif' files; use png, svg, pdf\n"),
         (("--size", "papr"), "size: unknown size 'papr'; did you mean 'paper'? known: notebook, slide, paper\n"),
+        (("--window", "1", "2 s"), "--window: '1' is a bare number; write the unit, e.g. '1 ms'\n"),
+        (("--window", "2 s", "1 s"), "window: 2.0 s to 1.0 s is no part of a run; give (start, end) in seconds\n"),
+        (("--ranks", "1-x"), "--ranks: '1-x' are no ranks; give them as in 0-3,7\n"),
+        (("--ranks", "99"), "ranks: 99 is no rank of this run; they are 0 to 3\n"),
+        (("--kind", "peaks", "--ranks", "0"), "--ranks: of a Gantt chart or of memory; peaks shows all\n"),
+        (("--kind", "memory", "--window", "0 s", "1 s"), "--window: of a Gantt chart; memory has none\n"),
         (("-o", "x.yaml/a.png"), "x.yaml/a.png: can't be written: x.yaml is a file, not a folder\n"),
     ],
 )

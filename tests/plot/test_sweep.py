@@ -116,6 +116,51 @@ def test_the_front_is_what_nobody_beats_in_both(table: pd.DataFrame) -> None:
     assert "Pareto" in axes.figure._suptitle.get_text() or len(best) > 1
 
 
+def test_points_of_the_front_are_labelled_and_ticks_stand_where_points_are(table: pd.DataFrame) -> None:
+    axes = pictures.draw(table, "pareto").axes[0]
+    front = next(line for line in axes.lines if line.get_label() == "Pareto front").get_xydata()
+    fits = table[table["fits"] == True]  # noqa: E712
+    cases = {
+        (memory, bubble): f"p = {p}, m = {m}"
+        for memory, bubble, p, m in zip(
+            fits["peak_memory_bytes"] / 2**30,
+            100 * fits["bubble_ratio"],
+            fits["ranks"],
+            fits["microbatches"],
+            strict=True,
+        )
+    }
+    written_ = {(round(text.xy[0], 6), round(text.xy[1], 6)): text.get_text() for text in axes.texts}
+    assert written_
+    for place, text in written_.items():  # each stands at a case of the front, and says which
+        assert place in {(round(x, 6), round(y, 6)) for x, y in front}
+        assert text in {words for at, words in cases.items() if np.allclose(at, place, atol=1e-5)}
+    points = np.concatenate([line.get_xydata() for line in axes.lines if line.get_marker() != "None"])
+    for ticks, values in ((axes.get_xticks(), points[:, 0]), (axes.get_yticks(), points[:, 1])):
+        assert len(ticks) >= 2
+        assert all(np.isclose(values, tick).any() for tick in ticks)
+
+
+def test_the_devices_memory_is_a_line_in_the_pareto_picture(table: pd.DataFrame) -> None:
+    axes = pictures.draw(table, "pareto").axes[0]
+    (line,) = [line for line in axes.lines if line.get_gid() == "device-memory"]
+    assert set(line.get_xdata()) == {24}
+    assert "device memory 24 GiB" in _legend_of(axes)
+
+
+def _legend_of(axes: Any) -> list[str]:
+    return [text.get_text().replace("\u00a0", " ") for legend in axes.figure.legends for text in legend.get_texts()]
+
+
+def test_microbatches_are_on_a_log_scale_and_missing_closed_forms_are_said(tmp_path: Path) -> None:
+    text = BASE + "sweep:\n  grid: {schedule: [1f1b, zb], pipeline.microbatches: [8, 12, 20]}\n"
+    axes = pictures.draw(read_sweep(swept(tmp_path, text)), "bubble").axes[0]
+    assert axes.get_xscale() == "log"  # though 20 isn't far from 8
+    axes.figure.draw_without_rendering()
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["8", "12", "20"]
+    assert "no closed form: zb" in _legend_of(axes)  # what an automatic schedule finds has none
+
+
 def test_axes_are_chosen_by_name(table: pd.DataFrame) -> None:
     figure = pictures.draw(table, "chart", x="ranks", y="peak_memory_bytes", hue="microbatches", facet="schedule")
     assert figure.axes[0].get_xlabel() == "ranks p"
