@@ -86,9 +86,8 @@ def _fixed(name: str, third: Fraction) -> Iterator[Row]:
 
 
 def _total(layer: Layer) -> Row:
-    times = (layer.forward, layer.input_grad, layer.weight_grad)
-    return ("all", _number(Fraction(layer.parameters)), "", "", *(_time(value) for value in times), _size(layer.activation),
-            "", "")  # fmt: skip
+    times = (_time(value) for value in (layer.forward, layer.input_grad, layer.weight_grad))
+    return ("all", _number(Fraction(layer.parameters)), "", "", *times, _size(layer.activation), "", "")
 
 
 def _tensors(term: Term) -> str:
@@ -100,7 +99,7 @@ def _held(layer: Layer) -> str:
         "weights": layer.weights,
         "gradients": layer.gradients,
         "optimizer state": layer.optimizer_state,
-        "one of each shape": sum((size for _, size in layer.buffers), Fraction(0)),
+        "buffers": sum((size for _, size in layer.buffers), Fraction(0)),
         "bursts in F": layer.transient_forward,
         "in B": layer.transient_backward,
         "message": layer.message,
