@@ -59,14 +59,19 @@ class Table:
     @property
     def mean_error(self) -> float | None:
         """Mean of the absolute relative errors of the targets."""
-        errors = [abs(row.error) for row in self.judged if row.error is not None]
+        errors = [abs(error) for error in self._errors()]
         return sum(errors) / len(errors) if errors else None
 
     @property
     def worst_error(self) -> float | None:
         """The relative error of the target that is farthest off."""
-        errors = [row.error for row in self.judged if row.error is not None]
+        errors = self._errors()
         return max(errors, key=abs) if errors else None
+
+    def _errors(self) -> list[float]:
+        """Of the targets; an order has none."""
+        judged = [] if self.figure.kind == "order" else self.judged
+        return [row.error for row in judged if row.error is not None]
 
 
 def reproduce(paper: Paper, watch: Callable[[str], None] = lambda _: None) -> list[Table]:

@@ -14,7 +14,8 @@ def value_of(result: Result, name: str) -> Any:
     The summary's own (``step_time_s``, ``theory.bubble_ratio``); ``rank_0.peak_memory_bytes`` and
     ``stage_3.forward_s`` for those of a rank or a stage, ``last_rank`` for the last; ``sum.KEY``, ``max.KEY`` and
     ``min.KEY`` over all ranks; ``split.KEY`` for a part of the step by what-if;
-    ``kept_1`` for the bytes that a forward of stage 1 keeps for its backward; ``bytes_sent`` over all pairs.
+    ``kept_1`` for the bytes that a forward of stage 1 keeps for its backward; ``bytes_sent`` over all pairs, ``bytes_through_ports`` out of all of
+    them, gradient sync's among them.
     Raises ConfigError for anything else, and where a figure isn't known.
     """
     summary = result.summary
@@ -33,6 +34,8 @@ def value_of(result: Result, name: str) -> Any:
             return float((costs.stage_input if again else costs.activation)[stage])
         if head == "bytes_sent":
             return sum(pair["bytes"] for pair in summary["pairs"])
+        if head == "bytes_through_ports":
+            return sum(port["bytes"] for port in summary["links"] if port["port"].endswith("egress"))
         if head == "last_rank":
             return _in(summary["per_rank"][-1], rest)
         for kind, rows in (("rank_", "per_rank"), ("stage_", "per_stage")):
