@@ -13,10 +13,9 @@ def value_of(result: Result, name: str) -> Any:
 
     The summary's own (``step_time_s``, ``theory.bubble_ratio``); ``rank_0.peak_memory_bytes`` and
     ``stage_3.forward_s`` for those of a rank or a stage, ``last_rank`` for the last; ``sum.KEY``, ``max.KEY`` and
-    ``min.KEY`` over all ranks; ``split.KEY`` for a part of the step by what-if;
-    ``kept_1`` for the bytes that a forward of stage 1 keeps for its backward; ``bytes_sent`` over all pairs, ``bytes_through_ports`` out of all of
-    them, gradient sync's among them.
-    Raises ConfigError for anything else, and where a figure isn't known.
+    ``min.KEY`` over all ranks; ``split.KEY`` for a part of the step by what-if; ``kept_1`` for the bytes that a forward
+    of stage 1 keeps for its backward; ``bytes_sent`` over all pairs; ``bytes_through_ports`` out of all ports, gradient
+    sync's among them. Raises ConfigError for anything else, and where a figure isn't known.
     """
     summary = result.summary
     head, _, rest = name.partition(".")
