@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from ppsim._words import percent, seconds, size
+from ppsim._words import percent, seconds, sizes
 from ppsim.analysis.alternatives import equal
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def headline(result: Result) -> list[tuple[str, str]]:
         rows.append(
             (
                 "could win",
-                f"at most {s['max_speedup']:.3f}x in one step, "
-                f"{s['max_speedup_stream']:.3f}x over many without barrier",
+                f"at most {s['max_speedup']:.3f}x by another order in one step ({seconds(s['step_bound_s'])}), "
+                f"{s['max_speedup_stream']:.3f}x over many without barrier ({seconds(s['busy_bound_s'])})",
             )
         )
     return rows
@@ -68,20 +68,40 @@ def _memory_line(result: Result) -> str:
     s = result.summary
     ranks = s["per_rank"]
     worst = max(ranks, key=lambda row: row["peak_memory_bytes"])
-    text = f"{size(worst['peak_memory_bytes'])} on rank {worst['rank']}"
-    capacity = result.plan.capacity
-    if capacity is None:
+    peak, capacity, missing = worst["peak_memory_bytes"], result.plan.capacity, not_given(result)
+    over = None if capacity is None else abs(peak - capacity)
+    shown, whole, too_much = sizes([peak, capacity, over])
+    kinds = [name for name, held in worst["peak_by_category"].items() if held]
+    what = f" of {' and '.join(kinds)}" if missing and 0 < len(kinds) < 3 else ""
+    text = f"{shown}{what} on rank {worst['rank']}"
+    if capacity is not None:
+        text += f", of {whole} of the device's memory" if missing else f" of {whole}"
+    if capacity is not None and peak > capacity:
+        text += f": does NOT fit, {too_much} too much at {seconds(worst['peak_memory_at_s'])}"
+    elif capacity is not None:
+        text += "" if missing else ": fits"
+    if not missing:
         return text
-    over = worst["peak_memory_bytes"] - capacity
-    if over <= 0:
-        return f"{text} of {size(capacity)}: fits"
-    return f"{text} of {size(capacity)}: does NOT fit, {size(over)} too much at {seconds(worst['peak_memory_at_s'])}"
+    unknown = ", so that whether it fits isn't known" if capacity is not None and peak <= capacity else ""
+    return f"{text}; {' and '.join(missing)} not given{unknown}"
+
+
+def not_given(result: Result) -> list[str]:
+    """What takes memory in every training and isn't in the costs: to ppsim it is nothing, in truth it is unknown."""
+    from ppsim.costs.given import GivenCosts
+
+    costs = result.experiment.costs
+    if not isinstance(costs, GivenCosts):
+        return []
+    words = {"activation": "activations", "weights": "weights"}
+    return [text for name, text in words.items() if name not in costs.model_fields_set]
 
 
 def rank_rows(result: Result, causes: int = 2) -> Iterator[list[str]]:
     """The table per rank as text, its idle time by the largest ``causes``; of many ranks the first and last ones."""
     rows = result.summary["per_rank"]
     held = result.plan.placement.stages_of
+    peaks = sizes([row["peak_memory_bytes"] for row in rows], result.plan.capacity)
     for row in rows:
         if len(rows) > RANKS_SHOWN and RANKS_SHOWN // 2 <= row["rank"] < len(rows) - RANKS_SHOWN // 2:
             if row["rank"] == RANKS_SHOWN // 2:
@@ -97,6 +117,6 @@ def rank_rows(result: Result, causes: int = 2) -> Iterator[list[str]]:
             seconds(row["idle_s"]),
             percent(row["bubble_ratio"]),
             ", ".join(f"{cause} {seconds(value)}" for cause, value in longest) or "–",
-            size(row["peak_memory_bytes"]),
+            peaks[row["rank"]],
             str(row["peak_in_flight"]),
         ]
