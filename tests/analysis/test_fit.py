@@ -158,3 +158,67 @@ def test_layers_make_the_balance_a_whole_number(primus: Fit) -> None:
 def test_a_launch_file_of_another_run_is_refused(primus: Fit) -> None:
     with pytest.raises(PpsimError, match=r"pretrain\.sh: its pipeline has 4 ranks, .* 8: not the same run"):
         fit(primus.measured, Known(ranks=4, source="pretrain.sh"))
+
+
+def test_a_messages_size_makes_its_time_a_bandwidth() -> None:
+    """56 MiB in the 0.618 ms of the typical link (median over both ways of ranks 1 and 2) are 95 GB/s."""
+    pytest.importorskip("pyarrow")
+    measured = read_trace(DATA / "trace-ST.parquet")
+    found = fit(measured, Known(message_bytes=56 * 2**20, source="args.sh"))
+    link = found.calibrated.settings["cluster"]["intra_node"]
+    assert float(parse(link["bandwidth"], "bandwidth")) == pytest.approx(56 * 2**20 / 0.618e-3, rel=0.01)
+    assert abs(found.residual) < 0.005
+
+
+def test_lengths_of_microbatches_are_found_where_they_are_the_same_in_every_step(tmp_path: Path) -> None:
+    lengths = [1, 1, 0.5, 1, 1.5, 1, 1]
+    config = tmp_path / "x.yaml"
+    config.write_text(
+        f"schedule: 1f1b\npipeline: {{ranks: 3, microbatches: 7, steps: 2, microbatch_weights: {lengths}}}\n"
+        "costs: {forward: 10 ms, backward: 20 ms}\n"
+    )
+    with (tmp_path / "trace.json").open("w") as stream:
+        that("export")["chrome-trace"].run(ppsim.simulate(ppsim.load(config)), stream)
+    found = fit(read_trace(tmp_path / "trace.json"))
+    assert found.values.weights == pytest.approx(lengths)
+    assert found.summary()["residual"] == pytest.approx(0, abs=1e-9)
+
+
+def test_times_that_vary_at_random_are_not_explained_by_constants(tmp_path: Path) -> None:
+    """Each op of a stage takes 5 to 15 ms: constants can't say which, and the figure says how much that is."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    chance = np.random.default_rng(1)
+    (folder / "config.json").write_text(json.dumps({"pp_size": 2, "num_mbs": 8}))
+    steps: dict[int, dict[str, dict[str, list[float]]]] = {0: {}, 1: {}}
+    for step in range(20, 30):
+        end: dict[tuple[str, int, int], float] = {}
+        free = [0.0, 0.0]
+        times: dict[int, dict[str, list[float]]] = {
+            r: {f"{k}_{e}": [0.0] * 8 for k in ("fwd", "bwd") for e in ("start", "end")} for r in (0, 1)
+        }
+        first = [("fwd", 0)] + [op for k in range(1, 8) for op in (("fwd", k), ("bwd", k - 1))] + [("bwd", 7)]
+        last = [op for k in range(8) for op in (("fwd", k), ("bwd", k))]
+        todo = [first, last]
+        while any(todo):
+            for rank in (0, 1):
+                while todo[rank]:
+                    kind, k = todo[rank][0]
+                    source = ("fwd", 0, k) if kind == "fwd" else ("bwd", 1, k)
+                    needs = rank == (1 if kind == "fwd" else 0)
+                    if needs and source not in end:
+                        break
+                    start = max(free[rank], end[source] if needs else 0.0)
+                    free[rank] = end[kind, rank, k] = start + float(chance.uniform(5, 15))
+                    times[rank][f"{kind}_start"][k], times[rank][f"{kind}_end"][k] = start, free[rank]
+                    todo[rank].pop(0)
+        for rank in (0, 1):
+            steps[rank][str(step)] = times[rank]
+    for rank in (0, 1):
+        (folder / f"pp_rank_{rank}.json").write_text(json.dumps(steps[rank]))
+    found = fit(read_trace(folder))
+    assert found.values.weights is None
+    # The mean distance of a uniform 5 … 15 from its median of 10 is 2.5: a quarter.
+    assert found.summary()["op_spread"] == pytest.approx(0.25, abs=0.03)
+    assert found.summary()["replay_s"] == found.summary()["measured_s"]
+    assert found.summary()["residual"] > 0.03  # waits for the longer of two are longer than the median

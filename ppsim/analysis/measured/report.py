@@ -30,6 +30,6 @@ def _head(found: Fit, change: Change | None) -> list[str]:
         return lines + ([f"({change.note})"] if change.note else [])
     lines.append(
         f"Step, first F to last B: measured {found.measured_ns / 1e9:.6g} s, this {found.fitted_ns / 1e9:.6g} s "
-        f"({-found.residual:+.2%})."
+        f"({found.fitted_ns / found.measured_ns - 1 + 0.0:+.2%})."
     )
     return lines

@@ -82,6 +82,12 @@ def _bytes(size: float) -> str:
     return show(Fraction(round(size, -6) if size > 10**9 else round(size)), "size")
 
 
+def _bandwidth(size: float, ns: float) -> str:
+    """Bytes per ns are GB/s."""
+    rate = f"{size / ns:.6g}"
+    return f"{rate} GB/s" if "e" not in rate else show(Fraction(round(size * 10**9 / ns)), "bandwidth")
+
+
 def _speed(lanes: Lanes, found: Values, replica: int) -> list[float]:
     """By rank, 1 or what a straggler of this replica is slower by."""
     slow = stragglers(found, lanes.measured.replicas)
@@ -219,7 +225,7 @@ def _link(replay: Replay, pair: tuple[int, int], size: int | None) -> tuple[dict
         held, flight = size * split[1], split[0]
     link: dict[str, str] = {}
     if held >= 1:
-        link["bandwidth"] = show(Fraction(size * 10**9, round(held)).limit_denominator(1000), "bandwidth")
+        link["bandwidth"] = _bandwidth(size, held)
     if flight >= 1 or not link:
         link["latency"] = _time(flight)
     return link, way
