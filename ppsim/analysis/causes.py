@@ -137,10 +137,13 @@ def shared_ports(case: Case) -> Remedy | None:
 
 def sending(case: Case) -> Remedy | None:
     """Sends and receives that hold their ranks."""
-    mode, batched = case.spec.sending.mode, case.spec.sending.batch_warmup is not None
-    if mode == "overlapped" and not batched:
+    rules = case.spec.sending
+    if rules == Sending(receives=rules.receives):
         return None
+    waits = "messages wait for receives and turns on their connection (runtime.transport)"
+    mode = "transport" if rules.transport is not None else rules.mode
     found = {
+        "transport": waits,
         "blocking": "sends hold their rank until the message has left (runtime.send: blocking)",
         "rendezvous": "messages wait until their receiver asks for them (runtime.send: rendezvous)",
     }.get(mode, "sends and receives go in batches that hold both ranks (runtime.p2p: fused)")

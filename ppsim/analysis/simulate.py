@@ -47,9 +47,9 @@ def simulate(
     except DeadlockError as deadlock:
         raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
     watch.at("metrics")
-    executed = Run(plan, timeline, problem, SIMULATED, **per_step)
+    executed = Run(timeline.plan, timeline, problem, SIMULATED, **per_step)
     found += [*plan.notices, *_unused(experiment, problem, plan), *too_much(executed)]
-    spread = _spread(experiment, executed, engine)
+    spread = _spread(experiment, plan, executed, engine)
     return Result(experiment, problem, orders, executed, engine_name, tuple(dict.fromkeys(found)), spread)
 
 
@@ -91,15 +91,16 @@ def _unused(experiment: Experiment, problem: Problem, plan: Plan) -> Iterator[No
         yield Notice("no_effect", "costs.overlapped", "has no effect: the order has no fused pairs")
 
 
-def _spread(experiment: Experiment, nominal: Run, engine: Engine) -> dict[str, Any] | None:
+def _spread(experiment: Experiment, plan: Plan, nominal: Run, engine: Engine) -> dict[str, Any] | None:
     """How far the figures spread over the repeats with random times, where the experiment asks for them."""
     if experiment.uncertainty is None:
         return None
 
     def measure(plan: Plan) -> dict[str, Any]:
-        return scalars(replace(nominal, plan=plan, timeline=run(plan, engine)[0], _made={}))
+        timeline, _ = run(plan, engine)
+        return scalars(replace(nominal, plan=timeline.plan, timeline=timeline, _made={}))
 
-    return repeats(nominal.plan, experiment.uncertainty, measure)
+    return repeats(plan, experiment.uncertainty, measure)
 
 
 def _per_step(experiment: Experiment, problem: Problem) -> dict[str, Any]:

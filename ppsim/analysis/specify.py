@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import Literal
 
 from ppsim.config.experiment import Experiment
+from ppsim.network import transport
 from ppsim.plan import PlanSpec, Recompute, Sending, Sync
 from ppsim.schedules import Problem, Schedule
 from ppsim.units import to_bytes
@@ -22,6 +23,8 @@ def specify(experiment: Experiment, problem: Problem) -> PlanSpec:
         sending=Sending(
             mode=runtime.send,
             eager_bytes=None if eager is None else to_bytes(eager),
+            receives=runtime.receives,
+            transport=None if runtime.transport == "none" else transport(runtime.transport).wire,
             batch_warmup=_batch_warmup(schedule, problem) if runtime.p2p == "fused" else None,
         ),
         sync=Sync(

@@ -47,8 +47,8 @@ def split(result: Result, engine: Engine = "auto") -> Split:
     left: list[Run] = []
     for change in (_free_links, without_recomputation, _equal):
         spec = change(spec)
-        plan = build(result.orders, spec)
-        left.append(Run(plan, run(plan, engine)[0]))
+        timeline, _ = run(build(result.orders, spec), engine)
+        left.append(Run(timeline.plan, timeline))
     free, plain, equal = (found.timeline.makespan for found in left)
     busy = bubble.busy(left[-1])
     work = int(busy.sum()) // len(busy)

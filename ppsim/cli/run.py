@@ -93,12 +93,16 @@ def check(config: Config, set_: Set = None) -> None:
     from ppsim.config.notices import notices
     from ppsim.config.resolved import text
     from ppsim.display.terms import lines
+    from ppsim.network import transport
 
     experiment = load(config, set_ or ())
     problem, schedule = experiment.problem(), experiment.schedule
     if schedule.files():  # an order that was written by hand
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
+    if (name := experiment.runtime.transport) != "none":
+        for rule, reason in transport(name).reasons.items():
+            typer.echo(f"# {name}: {rule}: {reason}")
     for line in lines(experiment):
         typer.echo(f"# {line}".rstrip())
     for line in report(experiment):

@@ -13,6 +13,8 @@ def combinations(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> It
     """(key, what contradicts what, and what would work)."""
     if runtime.p2p == "fused":
         yield from _fused(schedule, pipeline, runtime)
+    if runtime.transport != "none":
+        yield from _over_transport(runtime)
     if schedule.asynchronous and pipeline.batch_sync:
         yield (
             "pipeline.batch_sync",
@@ -34,4 +36,19 @@ def _fused(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> Iterator
             "runtime.send",
             f"'{runtime.send}' contradicts p2p: fused, whose batches themselves wait for both sides; leave one of them "
             "out",
+        )
+
+
+def _over_transport(runtime: Runtime) -> Iterator[tuple[str, str]]:
+    if runtime.send != "overlapped":
+        yield (
+            "runtime.send",
+            f"'{runtime.send}' contradicts transport: {runtime.transport}, which says itself what a message waits for; "
+            "leave one of them out",
+        )
+    if runtime.preset == "megatron":
+        yield (
+            "runtime.transport",
+            f"Megatron-LM sends over NCCL, '{runtime.transport}' holds for PyTorch: take preset: pytorch, or leave the "
+            "transport out",
         )

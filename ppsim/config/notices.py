@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ppsim.config.experiment import Experiment
+from ppsim.config.runtime import preset
 from ppsim.costs import GivenCosts, TransformerCosts
 from ppsim.costs.base import Values
 from ppsim.errors import Notice
@@ -125,6 +126,10 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
     ]
     if runtime.eager_threshold and runtime.send != "rendezvous":
         idle.append(("runtime.eager_threshold", "it matters under send: rendezvous alone"))
+    if runtime.transport == "none" and runtime.receives != (
+        by_preset.value if (by_preset := preset(runtime.preset, experiment.schedule.name).get("receives")) else "late"
+    ):
+        idle.append(("runtime.receives", "it matters over a transport alone, as transport: gloo"))
     if pipeline.recompute == "none" and pipeline.recompute_when == "late":
         idle.append(("pipeline.recompute_when", "nothing is recomputed"))
     if runtime.p2p == "fused" and pipeline.recompute != "none" and pipeline.recompute_when == "early":

@@ -5,11 +5,21 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
+from ppsim import _parts
 from ppsim._model import Flag, Model
 from ppsim.errors import did_you_mean
 from ppsim.units import Size, Time
+
+TRANSPORTS = ["none", *_parts.names("network/transports")]
+
+
+def _known_transport(name: str) -> str:
+    if name not in TRANSPORTS:
+        hint = did_you_mean(name, TRANSPORTS) or ";"
+        raise ValueError(f"unknown transport '{name}'{hint} known: {', '.join(TRANSPORTS)}")
+    return name
 
 
 class Runtime(Model):
@@ -22,6 +32,10 @@ class Runtime(Model):
     message becomes ready only when the receiver has reached its receive, too."""
     p2p: Literal["separate", "fused"] = "separate"
     """Fused: between computes a rank runs batches of sends and receives and goes on when all have arrived."""
+    transport: Annotated[str, AfterValidator(_known_transport), WithJsonSchema({"enum": TRANSPORTS})] = "none"
+    """What messages wait for beside that: `none`, nothing; `gloo`, what gloo's do under PyTorch."""
+    receives: Literal["late", "early"] = "late"
+    """Over a transport: receives are posted when they are needed, or as early as their senders' order allows."""
     eager_threshold: Size | None = None
     """Under rendezvous, messages of at most this size are buffered (default: none, be they empty)."""
     op_overhead: Time = Fraction(0)
@@ -58,6 +72,7 @@ PRESETS: dict[str, dict[str, Setting]] = {
     "pytorch": {
         "send": Setting("overlapped", "sends are posted by batch_isend_irecv and waited for when the step ends"),
         "p2p": Setting("separate", "_PipelineScheduleRuntime posts each SEND and RECV of its lowered order by itself"),
+        "receives": Setting("early", "_add_send_recv puts a RECV as early as its sender's order allows"),
         "grad_sync": Setting("overlapped", "REDUCE_GRAD stands right after a stage's last backward (_add_reduce_grad)"),
         "barrier": Setting(False, "step() ends with the rank's own sends; clipping over all ranks makes it true"),
     },
@@ -69,8 +84,12 @@ PRESETS: dict[str, dict[str, Setting]] = {
     },
 }
 _OF_SCHEDULE: dict[tuple[str, str], dict[str, Setting]] = {
+    ("pytorch", "gpipe"): {
+        "receives": Setting("late", "ScheduleGPipe posts a receive right before its forward or backward, and waits"),
+    },
     ("pytorch", "1f1b"): {
         "p2p": Setting("fused", "Schedule1F1B waits for batches: a forward's send with a backward's receive, and back"),
+        "receives": Setting("late", "each is in the batch that is waited for"),
     },
     ("megatron", "1f1b"): {
         "send": Setting("overlapped", "beside the batches' own waits nothing holds a sender"),

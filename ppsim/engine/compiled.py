@@ -16,8 +16,8 @@ from functools import cache
 import numpy as np
 
 from ppsim.engine.deadlock import explain
-from ppsim.engine.loops import Lanes, Work, with_ports, without_ports
-from ppsim.engine.timeline import NEVER, Timeline, finished
+from ppsim.engine.loops import Lanes, Order, Work, with_ports, without_ports
+from ppsim.engine.timeline import NEVER, Recorded, Timeline, finished
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError
 from ppsim.ops import NONE
@@ -32,16 +32,17 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
     if watch is not None:
         watch.at("simulation", lambda: np.count_nonzero(end >= 0) / max(n, 1))
-    if np.all(plan.routes.egress == NONE):
+    if np.all(plan.routes.egress == NONE) and plan.turns is None:
         without_ports(_work(plan), moment)
         transfer_start = ready  # nothing to wait for
     else:
         transfer_start = np.full(t, NEVER, np.int64)
-        with_ports(_work(plan), _lanes(plan), moment, transfer_start)
+        with_ports(_work(plan), _lanes(plan), _order(plan), moment, transfer_start)
+    times = Recorded(start, end, ready, transfer_start)
     if np.any(moment < 0) or np.any(transfer_start < 0):
         np.maximum(moment, NEVER, out=moment)
-        raise explain(plan, start, end, ready, transfer_start)
-    return replace(finished(plan, start, end, ready, transfer_start), compiled=True)
+        raise explain(plan, times)
+    return replace(finished(plan, times), compiled=True)
 
 
 @cache
@@ -84,3 +85,12 @@ def _lanes(plan: Plan) -> Lanes:
     by_port = np.argsort(pairs.ravel(), kind="stable")
     at_ptr = np.searchsorted(pairs.ravel()[by_port], np.arange(len(plan.ports) + 1))
     return Lanes(of_route, pairs.astype(np.uint32), at_ptr.astype(np.uint32), (by_port // 2).astype(np.uint32))
+
+
+def _order(plan: Plan) -> Order:
+    turns = plan.turns
+    if turns is None:
+        none = np.empty(0, np.int64)
+        return Order(none, none, np.zeros(1, np.uint32), np.empty(0, np.uint32), False)
+    ptr, rivals = turns.rivals.ptr.astype(np.uint32), turns.rivals.event.astype(np.uint32)
+    return Order(turns.mine, turns.theirs, ptr, rivals, turns.ties)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from ppsim.engine.timeline import Recorded
 from ppsim.errors import DeadlockError
-from ppsim.ops import Longs
+from ppsim.network.turns import taken
 from ppsim.plan.table import Plan
 
 SHOWN = 40
 
 
-def explain(plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs) -> DeadlockError:
+def explain(plan: Plan, times: Recorded) -> DeadlockError:
     """The error for a run in which some ops never ended."""
-    state = _State(plan, start, end, ready, transfer_start)
+    plan = taken(plan, times.end)
+    state = _State(plan, times)
     stuck = [row for rank in range(plan.ops.ranks) if (row := state.current(rank)) is not None]
     waits = {row: state.blockers(row) for row in stuck}
     lines = [f"  {state.sentence(row, waits[row])}" for row in stuck[:SHOWN]]
@@ -28,10 +30,10 @@ def explain(plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: 
 class _State:
     """What had happened when nothing more could."""
 
-    def __init__(self, plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs) -> None:
-        self.plan, self.start, self.end, self.ready = plan, start, end, ready
-        left = np.where(transfer_start >= 0, 0, -1)
-        self.happened = np.concatenate([start, end, transfer_start, left, left]) >= 0
+    def __init__(self, plan: Plan, times: Recorded) -> None:
+        self.plan, self.start, self.end = plan, times.start, times.end
+        sent = times.transfer_start  # what has started has left and arrived by now
+        self.happened = np.concatenate([times.start, times.end, sent, sent, sent]) >= 0
 
     def current(self, rank: int) -> int | None:
         """The row that a rank is stuck at, None if it has finished."""

@@ -38,6 +38,17 @@ class Lanes(NamedTuple):
     at: Unsigned
 
 
+class Order(NamedTuple):
+    """Turns: of each transfer the rows whose ends start its batch on both ranks, and those that go the other way."""
+
+    mine: Longs
+    theirs: Longs
+    ptr: Unsigned
+    rivals: Unsigned
+    ties: bool
+    """Whether of two that start at the same instant the lower rank's go first."""
+
+
 @compiled
 def without_ports(work: Work, moment: Longs) -> None:
     """Fill in ``moment`` of every thing: run each rank as far as it gets, then those that waited for it.
@@ -126,7 +137,7 @@ def without_ports(work: Work, moment: Longs) -> None:
 
 
 @compiled
-def with_ports(work: Work, lanes: Lanes, moment: Longs, transfer_start: Longs) -> None:
+def with_ports(work: Work, lanes: Lanes, order: Order, moment: Longs, transfer_start: Longs) -> None:
     """Fill in ``moment`` of every thing and ``transfer_start``: one instant after the other, each until it has settled.
 
     The transfers that wait on a lane are a list, in their order. Only the first can be next: once it has started, the
@@ -134,6 +145,9 @@ def with_ports(work: Work, lanes: Lanes, moment: Longs, transfer_start: Longs) -
     """
     offsets, rank_of, duration, ptr, event, route, occupancy, latency = work
     lane_of, ports, lanes_ptr, lanes_at = lanes
+    mine, theirs, rivals_ptr, rivals, ties = order
+    waits_turn = np.zeros(len(mine), np.bool_)  # by transfer; of no length where none takes turns
+    has_left = np.zeros(len(mine), np.bool_)
     n, t, ranks = len(duration), len(route), len(offsets) - 1
     first, waiting = waiting_for(2 * n + 3 * t, ptr, event)
     begins = first[0] < first[n]  # whether anything waits for events of a kind at all
@@ -179,6 +193,14 @@ def with_ports(work: Work, lanes: Lanes, moment: Longs, transfer_start: Longs) -
                 if happened >= 2 * n + 2 * t:
                     continue
                 used = route[happened - 2 * n - t]
+                if len(mine):
+                    has_left[happened - 2 * n - t] = True
+                    for k in range(rivals_ptr[happened - 2 * n - t], rivals_ptr[happened - 2 * n - t + 1]):
+                        if waits_turn[rivals[k]]:
+                            moment[2 * n + rivals[k]] += 1
+                            if moment[2 * n + rivals[k]] == NEVER:
+                                met[things] = 2 * n + rivals[k]
+                                things += 1
                 if latency[used]:
                     coming = push(heap, coming, now + latency[used], happened + t)
                 else:
@@ -217,8 +239,17 @@ def with_ports(work: Work, lanes: Lanes, moment: Longs, transfer_start: Longs) -
                     at[rank] += 1
                     things = tell(n + row, first, waiting, moment, met, things)
                 continue
-            moment[thing] = now  # a transfer is ready
             transfer = thing - 2 * n
+            if len(mine) and mine[transfer] != NONE and not waits_turn[transfer]:
+                since, other = moment[n + mine[transfer]], moment[n + theirs[transfer]]
+                if 0 <= since < other or (ties and since == other and mine[transfer] > theirs[transfer]):
+                    for k in range(rivals_ptr[transfer], rivals_ptr[transfer + 1]):
+                        if not has_left[rivals[k]]:
+                            moment[thing] -= 1
+                    waits_turn[transfer] = True
+                    if moment[thing] < NEVER:
+                        continue
+            moment[thing] = now  # a transfer is ready
             lane = lane_of[route[transfer]]
             if lane == NONE:
                 transfer_start[transfer] = now

@@ -1,15 +1,13 @@
-"""The model of record: a SimPy process per rank, and one per transfer that takes time.
+"""The model of record: a SimPy process per rank, and events for the transfers between them.
 
-Nothing here decides anything: the Plan says what every op and transfer waits for. The one rule of its own is how ports
-are granted. At one instant everything that ends, leaves or arrives does so first, then ops start; a *settle* event of
-lowest priority closes the instant and lets transfers take their ports in the order (ready time, row of the issuer).
-Transfers are numbered by their issuers' rows, so that (ready time, number) is that order.
+Nothing here decides anything: the Plan says what every op and transfer waits for, and a rule of ``network`` how
+transfers share ports. At one instant everything that ends, leaves or arrives does so first, then ops start; a *settle*
+event of lowest priority closes the instant and lets transfers take their ports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from heapq import heappop, heappush
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,10 +15,12 @@ import simpy
 from simpy.events import Event, EventPriority
 
 from ppsim.engine.deadlock import explain
-from ppsim.engine.timeline import NEVER, Timeline, finished
+from ppsim.engine.timeline import NEVER, Recorded, Timeline, finished
 from ppsim.engine.watch import Watch
+from ppsim.network import rule_of
+from ppsim.network.turns import Taking
 from ppsim.ops import NONE
-from ppsim.plan.table import Plan, Routes
+from ppsim.plan.table import Plan
 
 LAST = EventPriority(2)
 """SimPy's own priorities are 0 and 1: an event of this one is the last of its instant."""
@@ -58,10 +58,15 @@ class _Run:
         self.end: Times = [NEVER] * n
         self.ready: Times = [NEVER] * t
         self.transfer_start: Times = [NEVER] * t
+        self.left: Times = [NEVER] * t
         self.route: list[int] = plan.transfers.route.tolist()
         self.occupancy: list[int] = plan.routes.occupancy.tolist()
         self.latency: list[int] = plan.routes.latency.tolist()
-        self.ports = _Ports(self, plan.routes, len(plan.ports))
+        self.has_ports: list[bool] = (plan.routes.egress != NONE).tolist()
+        self.traffic = rule_of(plan).traffic(plan)
+        self.turns = None if plan.turns is None else Taking(plan.turns, self.end)
+        self.settling = False
+        self.waking: int | float = NEVER
 
     def timeline(self) -> Timeline:
         """Run to the end."""
@@ -72,10 +77,11 @@ class _Run:
                 for event in self.send(transfer):
                     self.fire(event)
         self.env.run()
-        columns = [np.array(c, np.int64) for c in (self.start, self.end, self.ready, self.transfer_start)]
+        columns = (self.start, self.end, self.ready, self.transfer_start, self.left)
+        times = Recorded(*(np.array(column, np.int64) for column in columns))
         if NEVER in self.end or NEVER in self.transfer_start:
-            raise explain(self.plan, *columns)
-        return finished(self.plan, *columns)
+            raise explain(self.plan, times)
+        return finished(self.plan, times)
 
     def rank(self, rows: Iterable[int]) -> Process:
         """One op after the other, each as soon as its needs are met."""
@@ -103,6 +109,9 @@ class _Run:
         pending, waiting, first, last = self.pending, self.waiting, self.first, 2 * self.n
         happening = [event]
         for event in happening:  # it grows while it is walked: no recursion, however long a chain of transfers is
+            if self.turns is not None and last <= event - self.t < last + self.t:
+                for transfer in self.turns.left(event - self.t - last):
+                    happening += self.go(transfer)
             for thing in waiting[first[event] : first[event + 1]]:
                 pending[thing] -= 1
                 if pending[thing]:
@@ -113,93 +122,81 @@ class _Run:
                     self.gates.pop(thing).succeed()
 
     def send(self, transfer: int) -> Iterable[int]:
-        """A transfer is ready: it queues for its ports, or starts; returns the events that happen at once."""
+        """A transfer has all that it waits for: it goes, unless others go first; returns what happens at once."""
+        if self.turns is not None and self.turns.holds(transfer):
+            return ()
+        return self.go(transfer)
+
+    def go(self, transfer: int) -> Iterable[int]:
+        """A transfer is ready: it asks for its ports, or starts; returns the events that happen at once."""
         route = self.route[transfer]
         self.ready[transfer] = self.env.now
-        if lane := self.ports.lanes[route]:
-            self.ports.queue(lane, transfer)
+        if self.has_ports[route]:
+            self.traffic.ready(transfer, self.now)
+            self.settle_later()
         elif self.occupancy[route] or self.latency[route]:
             self.env.process(self.carry(transfer))
         else:
-            self.transfer_start[transfer] = self.env.now
+            self.transfer_start[transfer] = self.left[transfer] = self.env.now
             return range(2 * self.n + transfer, self.events, self.t)
         return ()
 
     def carry(self, transfer: int) -> Process:
-        """A transfer on its way: it holds its ports for its occupancy, and arrives its latency later."""
+        """A transfer on a way without ports."""
         route, event = self.route[transfer], 2 * self.n + transfer
         self.transfer_start[transfer] = self.env.now
         self.fire(event)
         if self.occupancy[route]:
             yield self.env.timeout(self.occupancy[route])
-        if lane := self.ports.lanes[route]:
-            self.ports.free(lane)
-        self.fire(event + self.t)
-        if self.latency[route]:
-            yield self.env.timeout(self.latency[route])
-        self.fire(event + 2 * self.t)
+        self.leave(transfer)
 
+    def leave(self, transfer: int) -> None:
+        """A transfer has left, and arrives its latency later."""
+        event, latency = 2 * self.n + self.t + transfer, self.latency[self.route[transfer]]
+        self.left[transfer] = self.env.now
+        self.fire(event)
+        if latency:
+            self.at(latency, lambda: self.fire(event + self.t))
+        else:
+            self.fire(event + self.t)
 
-class _Lane:
-    """A pair of ports, and the transfers that wait for both: a heap of (ready time, transfer)."""
+    @property
+    def now(self) -> int:
+        """The time in ns."""
+        return int(self.env.now)
 
-    def __init__(self, egress: int, ingress: int) -> None:
-        self.ports = (egress, ingress)
-        self.waiting: list[tuple[int | float, int]] = []
+    def at(self, delay: int, happens: Callable[[], None]) -> None:
+        """Let something happen so much later."""
+        self.env.timeout(delay).callbacks.append(lambda _: happens())
 
-    def first(self) -> tuple[int | float, int]:
-        """Whose turn it is on this lane."""
-        return self.waiting[0]
-
-
-class _Ports:
-    """Ports and the lanes between them; granted in sets when the instant settles."""
-
-    def __init__(self, run: _Run, routes: Routes, ports: int) -> None:
-        self.run = run
-        pairs = list(zip(routes.egress.tolist(), routes.ingress.tolist(), strict=True))
-        lanes = {pair: _Lane(*pair) for pair in pairs if pair[0] != NONE}
-        self.lanes = [lanes.get(pair) for pair in pairs]
-        """The lane of each route; None where it has no ports."""
-        self.lanes_at: list[list[_Lane]] = [[] for _ in range(ports)]
-        for lane in lanes.values():
-            for port in lane.ports:
-                self.lanes_at[port].append(lane)
-        self.taken = [False] * ports
-        self.touched: set[_Lane] = set()
-
-    def queue(self, lane: _Lane, transfer: int) -> None:
-        """Let a transfer wait for its two ports."""
-        heappush(lane.waiting, (self.run.ready[transfer], transfer))
-        self.touch(lane)
-
-    def free(self, lane: _Lane) -> None:
-        """A transfer has left its ports."""
-        for port in lane.ports:
-            self.taken[port] = False
-            for other in self.lanes_at[port]:
-                if other.waiting:
-                    self.touch(other)
-
-    def touch(self, lane: _Lane) -> None:
-        """Look at a lane again when the instant settles."""
-        if not self.touched:
-            settle = Event(self.run.env)
+    def settle_later(self) -> None:
+        """Let transfers take their ports when nothing else happens at this instant."""
+        if self.traffic.unsettled and not self.settling:
+            self.settling = True
+            settle = Event(self.env)
             settle.callbacks = [self.settle]
             settle._ok, settle._value = True, None
-            self.run.env.schedule(settle, priority=LAST)
-        self.touched.add(lane)
+            self.env.schedule(settle, priority=LAST)
 
     def settle(self, _event: Event) -> None:
-        """One pass over the waiting transfers in their order; each starts if both its ports are free.
+        """The instant is over: transfers start as the rule lets them."""
+        self.settling = False
+        for transfer in self.traffic.settle(self.now):
+            self.transfer_start[transfer] = self.env.now
+            self.fire(2 * self.n + transfer)
+        self.wake_up()
 
-        Ports are only taken during a pass, so that at most the first of a lane can start.
-        """
-        lanes = sorted(self.touched, key=_Lane.first)
-        self.touched.clear()
-        for lane in lanes:
-            egress, ingress = lane.ports
-            if not self.taken[egress] and not self.taken[ingress]:
-                self.taken[egress] = self.taken[ingress] = True
-                _, transfer = heappop(lane.waiting)
-                self.run.env.process(self.run.carry(transfer))
+    def wake_up(self) -> None:
+        """Look again when the next transfer leaves, as things stand."""
+        when = self.traffic.next_leaves()
+        if when is not None and not self.now <= self.waking <= when:
+            self.waking = when
+            self.at(when - self.now, self.awake)
+
+    def awake(self) -> None:
+        """Transfers leave their ports."""
+        self.waking = NEVER
+        for transfer in self.traffic.leave(self.now):
+            self.leave(transfer)
+        self.settle_later()
+        self.wake_up()

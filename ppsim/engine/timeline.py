@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import numpy as np
 
+from ppsim.network import Moments, rule_of
+from ppsim.network.turns import taken
 from ppsim.ops import COMMUNICATION, MOVES, About, Kind, Longs
 from ppsim.plan.table import Plan
 
@@ -31,12 +33,16 @@ class Timeline:
     end: Annotated[Longs, About("when each op ended", "ns")]
     ready: Annotated[Longs, About("when each transfer had all that it waits for", "ns")]
     transfer_start: Annotated[Longs, About("when each transfer took its ports", "ns")]
+    transfer_left: Longs | None = None
+    """When each transfer left, as recorded; None: its occupancy after it started."""
     compiled: bool = False
     """Whether the compiled engine made it, so that Numba is there to compile what goes through all events, too."""
 
     @cached_property
     def left(self) -> Longs:
         """When each transfer freed its ports."""
+        if self.transfer_left is not None:
+            return self.transfer_left
         return self._later(self.transfer_start, self.plan.routes.occupancy)
 
     @cached_property
@@ -46,6 +52,11 @@ class Timeline:
 
     def _later(self, since: Longs, by_route: Longs) -> Longs:
         return since + by_route[self.plan.transfers.route] if np.any(by_route) else since
+
+    @property
+    def carried(self) -> Moments:
+        """When each transfer was ready, started and left."""
+        return Moments(self.ready, self.transfer_start, self.left)
 
     @cached_property
     def times(self) -> Longs:
@@ -113,24 +124,27 @@ class Timeline:
             late = self.times[needs.event] > moment[needs.owner]
             if np.any(late):
                 yield f"{what} before what it needs: number {int(needs.owner[np.flatnonzero(late)[0]])}"
-        yield from self._port_violations()
-
-    def _port_violations(self) -> Iterator[str]:
-        routes, route = self.plan.routes, self.plan.transfers.route
-        for column in (routes.egress, routes.ingress):
-            port = column[route]
-            order = np.lexsort((self.left, self.transfer_start, port))
-            order = order[port[order] >= 0]
-            a, b = order[:-1], order[1:]
-            clash = (port[a] == port[b]) & (self.transfer_start[b] < self.left[a])
-            if np.any(clash):
-                yield f"port {self.plan.ports[int(port[a[clash][0]])]} carried two messages at once"
+        yield from rule_of(plan).violations(plan, self.carried)
         if np.any(self.transfer_start < self.ready):
             yield "a transfer started before it was ready"
 
 
-def finished(plan: Plan, start: Longs, end: Longs, ready: Longs, transfer_start: Longs) -> Timeline:
-    """A Timeline from what an engine recorded; the second row of an atomic pair gets the start of its first."""
+class Recorded(NamedTuple):
+    """What an engine saw: start and end of every op; of every transfer, when it was ready, started and left."""
+
+    start: Longs
+    end: Longs
+    ready: Longs
+    transfer_start: Longs
+    left: Longs | None = None
+    """None: its occupancy after it started."""
+
+
+def finished(plan: Plan, times: Recorded) -> Timeline:
+    """A Timeline from what an engine recorded; the second row of an atomic pair gets the start of its first.
+
+    Its plan says whose turn it was, where messages took turns.
+    """
     tail = np.flatnonzero(plan.tail)
-    start[tail] = start[tail - 1]
-    return Timeline(plan, start, end, ready, transfer_start)
+    times.start[tail] = times.start[tail - 1]
+    return Timeline(taken(plan, times.end), *times)

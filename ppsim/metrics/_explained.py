@@ -68,7 +68,10 @@ def explained(run: Run, spans: Spans, dependencies: Dependencies) -> Waits:
     if np.any(own):
         spans, needs = _batches(run, spans, needs, own)
     holds = np.flatnonzero(own | (needs.sort == Sort.LEFT))
-    left = latest(run, needs.owner[holds], plan.events.left(transfer_of(run, needs.event[holds])), len(spans.row))
+    held_until = plan.events.left(transfer_of(run, needs.event[holds]))
+    starts = needs.event[holds] < plan.events.left(0)
+    held_until[starts] = needs.event[holds][starts]
+    left = latest(run, needs.owner[holds], held_until, len(spans.row))
     last = latest(run, needs.owner, needs.event, len(spans.row))
 
     sort, transfer = sorts(run, last), transfer_of(run, last)

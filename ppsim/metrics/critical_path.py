@@ -73,7 +73,7 @@ def walk(run: Run, last: int) -> Path:
         return Path(row, none + NONE, timeline.start[row], timeline.end[row], none, none, none, none, last)
     transfer = np.where(op, 0, (event - 2 * n) % t)
     since = np.where(op, timeline.start[row], timeline.transfer_start[transfer])
-    left = np.where(op, since, timeline.left[transfer])
+    left = np.where(op | (event < 2 * n + t), since, timeline.left[transfer])
     arrives = ~op & (event >= 2 * n + 2 * t)
     until = np.where(arrives, timeline.arrive[transfer], left)
     # A transfer that waited for a port follows on the one that held it.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.metrics.base import Run
+from ppsim.network import rule_of
 from ppsim.ops import NONE, Constant, Kind, Longs, Numbers
 
 Flags = NDArray[np.bool_]
@@ -15,7 +16,10 @@ Sorts = NDArray[np.int8]
 
 
 class Sort(IntEnum):
-    """What kind of event a need is; of needs that are met at the same instant the higher one explains the wait."""
+    """What kind of event a need is; of needs that are met at the same instant the higher one explains the wait.
+
+    LEFT is also a transfer's start, where its sender needs no more than that.
+    """
 
     OTHER = 0
     LEFT = 1
@@ -40,7 +44,7 @@ def sorts(run: Run, event: Numbers) -> Sorts:
     n, t = len(plan.ops), len(plan.transfers)
     out = np.zeros(len(event), np.int8)
     out[(event >= n) & (event < 2 * n)] = Sort.OP
-    out[(event >= 2 * n + t) & (event < 2 * n + 2 * t)] = Sort.LEFT
+    out[(event >= 2 * n) & (event < 2 * n + 2 * t)] = Sort.LEFT
     arrival = np.flatnonzero(event >= 2 * n + 2 * t)
     out[arrival] = ARRIVAL[plan.ops.kind[plan.transfers.producer[event[arrival] - (2 * n + 2 * t)]]]
     return out
@@ -61,22 +65,5 @@ def latest(run: Run, owner: Numbers, event: Numbers, things: int) -> Longs:
 
 
 def freed_by(run: Run) -> tuple[Longs | Constant, Longs | Constant]:
-    """For each transfer that queued the one whose leaving let it start, and their port; (-1, -1) for the others.
-
-    A transfer that didn't start when it was ready starts at the very instant at which another one leaves its egress or
-    its ingress; where two do, the egress counts.
-    """
-    plan, timeline = run.plan, run.timeline
-    route, started, left = plan.transfers.route, timeline.transfer_start, timeline.left
-    queued = started > timeline.ready
-    if not np.any(queued):
-        nobody = Constant(np.int64(NONE), len(route))
-        return nobody, nobody
-    holder, via = np.full((2, len(route)), NONE, np.int64)
-    for ports in (plan.routes.ingress, plan.routes.egress):
-        port = ports[route].astype(np.int64)
-        turn = np.lexsort((np.arange(len(route)), timeline.ready, left, started, port))
-        before, after = turn[:-1], turn[1:]
-        freed = (port[before] == port[after]) & queued[after] & (left[before] == started[after])
-        holder[after[freed]], via[after[freed]] = before[freed], port[after[freed]]
-    return holder, via
+    """For each transfer that queued the one whose leaving let it start, and their port; (-1, -1) for the others."""
+    return rule_of(run.plan).freed_by(run.plan, run.timeline.carried)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics.base import Run, metric
+from ppsim.network import rule_of
 from ppsim.ops import Longs
 
 
@@ -27,7 +28,7 @@ def _by_port(run: Run, per_message: Longs) -> Longs:
 
 
 def _busy(run: Run) -> Longs:
-    return _by_port(run, run.plan.routes.occupancy)
+    return rule_of(run.plan).busy(run.plan, run.timeline.carried)
 
 
 @metric(scope="link", name="bytes", unit="B", definition="all messages through the port", needs=("links",))

@@ -54,7 +54,7 @@ def build(orders: CheckedOrders, spec: PlanSpec) -> Plan:
         notices=tuple(_notices(ops, problem.costs.halves_assumed)),
     )
     _countable(plan)
-    return plan
+    return plan if spec.sending.transport is None else spec.sending.transport(plan, spec.sending)
 
 
 def _atomic_pairs(ops: OpTable) -> Numbers:

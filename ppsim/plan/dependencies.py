@@ -32,6 +32,17 @@ class Dependencies:
         """The thing that each entry of ``event`` belongs to."""
         return np.repeat(np.arange(len(self.ptr) - 1, dtype=self.ptr.dtype), self.counts)
 
+    def joined(self, things: Numbers, events: Numbers) -> Dependencies:
+        """These, and for the i-th of ``things`` the i-th of ``events``, behind what it waits for already."""
+        if not len(things):
+            return self
+        owner = np.concatenate([self.owner, things])
+        event = np.concatenate([self.event, events])[np.argsort(owner, kind="stable")]
+        count = np.bincount(owner, minlength=len(self.ptr) - 1)
+        ptr = np.zeros(len(self.ptr), narrowest(len(event)))
+        np.cumsum(count, out=ptr[1:])
+        return Dependencies(ptr, event)
+
     def of(self, thing: int) -> list[int]:
         """The events that one thing waits for."""
         events: list[int] = self.event[int(self.ptr[thing]) : int(self.ptr[thing + 1])].tolist()

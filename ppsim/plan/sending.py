@@ -26,7 +26,7 @@ def wire(wiring: Wiring) -> None:
 def leave_at_once(ops: OpTable, routes: Routes, sending: Sending) -> bool:
     """Whether every message has left when its producer ends: nothing else is waited for, and no link has ports."""
     listed = ops.index.has(*COMMUNICATION, Kind.REDUCE_GRAD, *MOVES)
-    waits = listed or sending.mode == "rendezvous" or sending.batch_warmup is not None
+    waits = listed or sending.mode == "rendezvous" or sending.batch_warmup is not None or sending.transport is not None
     return not waits and bool(np.all(routes.egress == NONE)) and not routes.occupancy.any()
 
 

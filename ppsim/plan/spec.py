@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Literal
 
 from ppsim.costs.setting import Recompute as Recomputed
 from ppsim.hardware.cluster import Topology
+from ppsim.plan.table import Plan
 from ppsim.plan.weights import Weights
 from ppsim.schedules.base import Problem
 
@@ -23,6 +25,10 @@ class Sending:
     batch_warmup: tuple[int, ...] | None = None
     """Of batched sends and receives, each rank's forwards before its pairs of a forward and a backward; None: no
     batches."""
+    receives: Literal["late", "early"] = "late"
+    """Where a transport asks when a receive is posted: when it is needed, or as soon as its sender's order allows."""
+    transport: Callable[[Plan, Sending], Plan] | None = None
+    """What a framework's sends and receives wait for beyond that, added to the finished plan: one of ``network``'s."""
 
 
 @dataclass(frozen=True)

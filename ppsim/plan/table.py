@@ -110,6 +110,20 @@ class Transfers:
 
 
 @dataclass(frozen=True, eq=False)
+class Turns:
+    """Messages that two ranks exchange in a batch, where those of the rank that starts it later go first.
+
+    By transfer; ``rivals`` are those that go the other way, ``rivals.event`` their numbers.
+    """
+
+    mine: Annotated[Longs, About("the op whose end starts the sender's batch", "row", "-1")]
+    theirs: Annotated[Longs, About("the op whose end starts the receiver's batch", "row", "-1")]
+    rivals: Dependencies
+    ties: bool = True
+    """Whether of two ranks that start at the same instant the lower one's messages go first; else neither waits."""
+
+
+@dataclass(frozen=True, eq=False)
 class Holdings:
     """Memory that is held from one event to another."""
 
@@ -165,6 +179,10 @@ class Plan:
     asynchronous: bool = False
     versions: Versions | None = None
     """Of an asynchronous schedule."""
+    sharing: str = "queueing"
+    """The rule by which messages share what they go over: a module of ``network.sharing``."""
+    turns: Turns | None = None
+    """Of messages that are exchanged in turns; None once a run has shown whose turn was when."""
     notices: tuple[Notice, ...] = ()
 
     @cached_property

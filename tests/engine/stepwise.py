@@ -79,12 +79,25 @@ class Stepwise:
         """Transfers whose needs are met; those without ports are on their way at once."""
         news = False
         for j in range(self.t):
-            if self.ready[j] == NOT_YET and self.met(self.plan.transfers.needs.of(j)):
+            if self.ready[j] == NOT_YET and self.met(self.plan.transfers.needs.of(j)) and self.is_its_turn(j):
                 self.ready[j] = self.now
                 news = True
                 if not self.ports(j):
                     self.begin(j)
         return news
+
+    def is_its_turn(self, j: int) -> bool:
+        """Of a batch that two ranks exchange the messages of the later one go first, of two that are equal the lower's."""
+        turns = self.plan.turns
+        if turns is None or turns.mine[j] == NOT_YET:
+            return True
+        mine, theirs = int(turns.mine[j]), int(turns.theirs[j])
+        lower = self.plan.ops.rank[mine] < self.plan.ops.rank[theirs]
+        if self.end[mine] == NOT_YET or self.end[mine] > self.end[theirs]:
+            return True
+        if self.end[mine] == self.end[theirs] and (lower or not turns.ties):
+            return True
+        return self.met(2 * self.n + self.t + rival for rival in turns.rivals.of(j))
 
     def ops_start(self) -> bool:
         news = False

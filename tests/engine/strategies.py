@@ -217,10 +217,11 @@ def pipelines(draw: st.DrawFn, stages: int, microbatches: int) -> dict[str, Any]
 @st.composite
 def runtimes(draw: st.DrawFn) -> dict[str, Any]:
     return {
-        "send": draw(st.sampled_from(["overlapped", "overlapped", "blocking", "rendezvous"])),
+        "send": draw(st.sampled_from(["overlapped", "overlapped", "overlapped", "blocking", "rendezvous"])),
         "p2p": draw(st.sampled_from(["separate", "separate", "separate", "fused"])),
         "eager_threshold": draw(_some("B", 2)),
         "op_overhead": draw(st.sampled_from(["0 ns", "0 ns", "1 ns"])),
         "grad_sync": draw(st.sampled_from(["end", "overlapped"])),
         "barrier": draw(st.booleans()),
+        **draw(st.sampled_from([{}, {}, {"transport": "gloo", "receives": draw(st.sampled_from(["late", "early"]))}])),
     }

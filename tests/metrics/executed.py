@@ -41,7 +41,7 @@ def executed(schedule: Any, ranks: int, microbatches: int, **sections: Any) -> R
     plan = build(check(orders, problem), specify(experiment, problem))
     timeline, _ = simulate(plan, "simpy")
     assert list(timeline.violations()) == []
-    return Run(plan, timeline, problem, frozenset({"dependencies"}))
+    return Run(timeline.plan, timeline, problem, frozenset({"dependencies"}))
 
 
 def causes(run: Run, rank: int) -> dict[str, int]:

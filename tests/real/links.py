@@ -17,7 +17,6 @@ from ppsim.metrics import Run
 from tests.real import table
 from tests.real.cases import FITTED_ON, Case, simulated
 from tests.real.compare import errors, fitted
-from tests.real.gloo import over_gloo
 from tests.real.harness import Place, measured, median
 from tests.real.netns import Network
 
@@ -95,7 +94,7 @@ def predicted(link_case: LinkCase, links: Links, op_overhead_ns: int) -> Run:
         "inter_node": links[usual][case.message],
         "links": slow,
     }
-    return over_gloo(case, op_overhead_ns, cluster)
+    return simulated(case, op_overhead_ns, cluster=cluster, runtime={"preset": "pytorch", "transport": "gloo"})
 
 
 def rows(steps: int, say: Callable[[table.Row], None], cases: Sequence[LinkCase] = CASES) -> list[table.Row]:

@@ -1,0 +1,1 @@
+"""What frameworks' sends and receives wait for: a module each, with its ``TRANSPORT``."""
