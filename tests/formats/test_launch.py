@@ -152,6 +152,10 @@ def test_recomputation_under_a_decided_condition(answer: str | None, step_s: flo
 
 
 UNDECIDED = [
+    (
+        "if [ $A = x ]; then L=8; elif [ $A = y ]; then L=8; else L=16; fi\n" f"{RUN} --num-layers $L --global-batch-size 8",
+        "run.sh:1: `elif [ $A = y ]` isn't decided",
+    ),
     (DECIDED.replace("AC=${AC:-none}\n", ""), "run.sh:1: `if [ $AC = full ]` isn't decided ($AC is not assigned in this file), and it changes --recompute-granularity, --recompute-method; give --set AC=full|sel"),
     (f'if [ -n "$X" ]; then O="--recompute-activations"; fi\n{RUN} --num-layers 8 --global-batch-size 8 $O', "and it changes --recompute-activations; give --set X=… (or X= for an empty one)"),
     (f'case $1 in a) L=8;; b) L=16;; esac\n{RUN} --num-layers $L --global-batch-size 8', "give --set 1=a|b"),

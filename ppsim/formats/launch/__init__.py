@@ -6,9 +6,9 @@ import importlib
 import pkgutil
 
 from ppsim.errors import FormatError, did_you_mean, printable, shown
+from ppsim.formats._launch import File, Settings
 from ppsim.formats.launch.base import LAUNCHERS, Launcher
 from ppsim.formats.launch.experiment import Imported, Machine, Times, experiment_of
-from ppsim.formats.launch.settings import File, Settings
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ppsim.formats._launch import File, Settings
 from ppsim.formats.base import file_format
-from ppsim.formats.launch.settings import File, Settings
 
 Read = Callable[[File], Settings]
 

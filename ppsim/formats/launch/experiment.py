@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
 from ppsim.errors import ConfigError, FormatError, printable
-from ppsim.formats.launch.settings import Settings, Sources
+from ppsim.formats._launch import Settings, Sources
 from ppsim.units import show
 
 FORWARD = Fraction(1, 1000)

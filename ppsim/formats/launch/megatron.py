@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ppsim.formats._launch import File, Settings
 from ppsim.formats.launch.base import launcher
-from ppsim.formats.launch.settings import File, Settings
 from ppsim.formats.megatron.reader import settings_of
 
 

@@ -16,8 +16,8 @@ import numpy as np
 
 from ppsim.costs.partition.layout import Split, SplitError
 from ppsim.errors import shown
+from ppsim.formats._launch import File, Settings, Sizes
 from ppsim.formats.launch.base import launcher
-from ppsim.formats.launch.settings import File, Settings, Sizes
 from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
 from ppsim.formats.megatron.options import (
     CHUNKS,

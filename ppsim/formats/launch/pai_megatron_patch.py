@@ -5,8 +5,8 @@ Source: alibaba/Pai-Megatron-Patch, megatron_patch/arguments.py and examples/*/r
 
 from __future__ import annotations
 
+from ppsim.formats._launch import File, Settings
 from ppsim.formats.launch.base import launcher
-from ppsim.formats.launch.settings import File, Settings
 from ppsim.formats.megatron.reader import Reader, settings_of
 
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from ppsim.config.yamltree import Builder, Node
 from ppsim.errors import ConfigError, FormatError, did_you_mean, printable, shown
+from ppsim.formats._launch import File, Mistake, Settings
 from ppsim.formats.launch.base import launcher
-from ppsim.formats.launch.settings import File, Mistake, Settings
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.options import (
     CHUNKS,

@@ -15,8 +15,8 @@ from typing import Any
 
 from ppsim.costs.partition.layout import layout_of
 from ppsim.errors import FormatError, did_you_mean, printable, shown
+from ppsim.formats._launch import File, Settings, Sizes, Sources
 from ppsim.formats.launch.base import launcher
-from ppsim.formats.launch.settings import File, Settings, Sizes, Sources
 
 SCHEDULES: Mapping[str, tuple[str, int]] = {
     "1F1B": ("1f1b", 1), "GPipe": ("gpipe", 1), "Interleaved1F1B": ("interleaved_1f1b", 2),

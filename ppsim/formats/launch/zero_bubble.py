@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from ppsim.costs.partition.layout import Split
+from ppsim.formats._launch import File, Settings, Sizes
 from ppsim.formats.launch.base import launcher
-from ppsim.formats.launch.settings import File, Settings, Sizes
 from ppsim.formats.megatron.layers import LAYOUT
 from ppsim.formats.megatron.options import CHUNKS, PADDING, PER_CHUNK, V_SCHEDULE, ZERO_BUBBLE
 from ppsim.formats.megatron.reader import Reader, settings_of

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from ppsim.errors import did_you_mean, shown
-from ppsim.formats.launch.settings import Mistake
+from ppsim.formats._launch import Mistake
 from ppsim.formats.megatron.layers import LAYOUT
 from ppsim.formats.megatron.options import (
     CHOICES,

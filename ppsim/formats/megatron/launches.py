@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ppsim.errors import FormatError, did_you_mean, shown
-from ppsim.formats.launch.settings import File, Mistake
+from ppsim.formats._launch import File, Mistake
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.options import MARKS, OLD, PRINTS, PROGRAMS
 from ppsim.formats.shell.lines import Line

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ppsim.formats.launch.settings import Sizes
+from ppsim.formats._launch import Sizes
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.options import EXPERT_TENSOR, EXTRA, LAYERS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ppsim.costs.partition.layout import Split
-from ppsim.formats.launch.settings import Sizes, Sources
+from ppsim.formats._launch import Sizes, Sources
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.layers import FIRST, LAST, LAYOUT
 from ppsim.formats.megatron.options import (

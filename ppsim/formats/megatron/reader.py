@@ -12,7 +12,7 @@ from typing import Any
 
 from ppsim.costs.partition.layout import Split, layout_of, multiples
 from ppsim.errors import FormatError, printable
-from ppsim.formats.launch.settings import File, Settings, Sizes
+from ppsim.formats._launch import File, Settings, Sizes
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.launches import read
 from ppsim.formats.megatron.model import costs_of, model_of, selective

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ppsim.costs.partition.layout import Split, multiples
-from ppsim.formats.launch.settings import Sizes
+from ppsim.formats._launch import Sizes
 from ppsim.formats.megatron.layers import LAYOUT
 from ppsim.formats.megatron.options import (
     CHUNKS,

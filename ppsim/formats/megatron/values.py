@@ -6,7 +6,7 @@ from math import lcm
 from pathlib import PurePosixPath
 
 from ppsim.costs.partition.layout import multiples
-from ppsim.formats.launch.settings import File, Mistake, Sizes
+from ppsim.formats._launch import File, Mistake, Sizes
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.options import (
     CONTEXT,

@@ -186,7 +186,10 @@ class Script(Loops):
         if any(launched):
             on = [i for i in on if launched[i] or ends[i][1] is None]
         key = (self.source.label, node.start_byte)
-        differ = any(ends[i][1] != ends[on[0]][1] or not ends[i][0].same_as(ends[on[0]][0]) for i in on[1:])
+        first, *others = (ends[i] for i in on)
+        differ = any(end[1] != first[1] or end[2] or not end[0].same_as(first[0]) for end in others) or bool(
+            others and first[2]  # what is undecided on a way may make it another
+        )
         default = self._default(why, before, [end[0] for end in ends]) if differ else None
         taken = self.decisions.get(key, next((i for i in on if launched[i]), on[0]) if default is None else default)
         state, flow, inner, status = ends[taken]
