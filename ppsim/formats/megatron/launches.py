@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ppsim.errors import FormatError, did_you_mean, shown
 from ppsim.formats._launch import File, Mistake
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.options import MARKS, OLD, PRINTS, PROGRAMS
+from ppsim.formats.shell.conditions import Undecided
+from ppsim.formats.shell.grammar import Source
 from ppsim.formats.shell.lines import Line
 from ppsim.formats.shell.outcomes import outcomes
 from ppsim.formats.shell.pieces import Word, fields, joined, text_of
-from ppsim.formats.shell.script import Script
+from ppsim.formats.shell.script import Script, followed
 from ppsim.formats.shell.state import Command, Fork
 
 
@@ -26,12 +29,15 @@ def read(file: File, idle: frozenset[str] = frozenset()) -> Arguments:
     names: set[str] = set()
     apart: dict[tuple[str, int], tuple[Fork, list[str]]] = {}
     needless: dict[tuple[str, int], Fork] = {}
-    met: list[Fork] = []
+    met: list[Undecided] = []
+    matter: set[str | None] = set()
     try:
-        for script, forks in outcomes(file.text, file.label, file.fixed, runs_megatron, file.load):
+        source = Source(file.text, file.label)
+        follow = partial(followed, source, file.fixed, runs_megatron, file.load)
+        for script, forks in outcomes(source, follow, matter):
             asked |= script.asked
             names |= script.state.variables.keys()
-            met += script.forks
+            met += script.undecided
             if found is None or first is None:
                 first, found = script, _arguments(script, idle)
                 continue
@@ -46,6 +52,7 @@ def read(file: File, idle: frozenset[str] = frozenset()) -> Arguments:
                 continue  # that it matters is told already
             together = len(forks) > 1 and len(forks) == len(first.forks)
             for fork in forks if together else forks[-1:]:
+                matter |= {missing.name for missing in fork.why.missing if missing.name}
                 apart.setdefault(fork.key, (fork, other.differs_from(found, idle)))
     except FormatError as error:
         broken = Arguments()
@@ -147,12 +154,12 @@ def _is_value(found: Arguments, word: Word) -> bool:
     return at > 0 and found.words[at - 1].text.startswith("--")
 
 
-def _undecided(fork: Fork, forks: Sequence[Fork], changed: Sequence[str]) -> Mistake:
+def _undecided(fork: Fork, met: Sequence[Undecided], changed: Sequence[str]) -> Mistake:
     """That a condition has to be decided, and how."""
     names = dict.fromkeys(missing.name for missing in fork.why.missing if missing.name)
     given = []
     for name in names:
-        compared = [value for other in forks for at, value in other.why.compared if at == name]
+        compared = [value for why in met for at, value in why.compared if at == name]
         values = [value for value in dict.fromkeys(compared) if value]
         given.append(f"--set {name}={'|'.join(values)}" if values else f"--set {name}=… (or {name}= for an empty one)")
     because = "; ".join(dict.fromkeys(f"{m.text} is {m.why}" for m in fork.why.missing))

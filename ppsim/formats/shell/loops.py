@@ -141,9 +141,9 @@ class Loops(Builtins):
     def _unknown_turns(self, body: Node | None, line: int, keep: bool) -> Flow:
         """A loop of unknown turns: what it assigns isn't known, or (``keep``) is as before without options."""
         before = self.state.copy()
-        forks = len(self.forks)
+        forks, undecided = len(self.forks), len(self.undecided)
         self._turn(body)
-        del self.forks[forks:]
+        del self.forks[forks:], self.undecided[undecided:]
         for name in self.state.changed_since(before):
             if keep and name in before.variables:
                 self.state.variables[name] = before.variables[name]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import NamedTuple
 
+from ppsim.errors import FormatError
 from ppsim.formats.shell.grammar import Source
-from ppsim.formats.shell.script import Script, followed
+from ppsim.formats.shell.script import Script
 from ppsim.formats.shell.state import Fork
 
-MAX_WAYS = 48
+Key = tuple[str, int]
+MAX_WAYS = 400
 
 
 class Outcome(NamedTuple):
@@ -20,31 +22,34 @@ class Outcome(NamedTuple):
 
 
 def outcomes(
-    text: str,
-    label: str,
-    fixed: Mapping[str, str],
-    launches: Callable[[Sequence[str]], bool],
-    load: Callable[[str], str | None] | None = None,
+    source: Source, follow: Callable[[Mapping[Key, int]], Script], matter: Set[str | None]
 ) -> Iterator[Outcome]:
     """The first way through a script, then those on which one condition goes otherwise, and one on which all do.
 
-    What only two such conditions together would change is seen if all others may change along. Raises FormatError.
+    Conditions that depend on nothing but names of ``matter``, to which the caller may add, are passed over from then
+    on. What only two conditions together would change is seen if all others may change along. Raises FormatError.
     """
-    source = Source(text, label)
-    first = followed(source, fixed, launches, load)
+    first = follow({})
     yield Outcome(first)
-    waiting: list[tuple[tuple[Fork, ...], dict[tuple[str, int], int]]] = []
+    waiting: list[tuple[tuple[Fork, ...], dict[Key, int]]] = []
     waiting += [((fork,), {fork.key: way}) for fork in first.forks for way in _others(fork)]
     if len(first.forks) > 1:
         waiting.append((tuple(first.forks), {f.key: (_others(f) or [f.taken])[-1] for f in first.forks}))
     seen = {fork.key for fork in first.forks}
     for forks, decisions in waiting:
-        script = followed(source, fixed, launches, load, decisions)
+        names = {missing.name for missing in forks[-1].why.missing}
+        if names <= matter or (matter and len(forks) == len(first.forks) > 1):
+            continue
+        script = follow(decisions)
         yield Outcome(script, forks)
         for fork in script.forks:  # conditions that this way alone has
-            if fork.key not in seen and len(waiting) < MAX_WAYS:
+            if fork.key not in seen:
                 seen.add(fork.key)
                 waiting.extend(((*forks, fork), {**decisions, fork.key: way}) for way in _others(fork))
+        if len(waiting) > MAX_WAYS:
+            raise FormatError(
+                f"{source.line(source.root)}: more than {MAX_WAYS} ways through conditions that aren't decided"
+            )
 
 
 def _others(fork: Fork) -> list[int]:

@@ -175,6 +175,7 @@ class Script(Loops):
 
     def _fork(self, node: Node, why: Undecided, ways: Sequence[Way]) -> Flow:
         """Follow all ways from here; go on with the one that is decided on, that launches, or that is first."""
+        self.undecided.append(why)
         before, forks, status = self.state, self.forks, self.status
         ends: list[tuple[State, Flow, list[Fork], Truth]] = []
         for way in ways:

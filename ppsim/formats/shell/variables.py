@@ -43,6 +43,8 @@ class Values:
         self.state = State({name: [[Piece(value, 0)]] for name, value in source.environment().items()})
         self.state.exported = frozenset(self.state.variables)
         self.forks: list[Fork] = []
+        self.undecided: list[Undecided] = []
+        """Every condition that was met and isn't decided."""
         self.status: Truth = True
         """Whether the last command succeeded."""
         self.asked: set[str] = set()
