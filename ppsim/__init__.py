@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ppsim.analysis.measured.table import Measured as Measured
     from ppsim.analysis.result import Result as Result
     from ppsim.analysis.simulate import simulate as simulate
+    from ppsim.analysis.simulate import simulate_many as simulate_many
     from ppsim.config.experiment import Experiment as Experiment
     from ppsim.config.load import load as load
     from ppsim.display.sweeping import search as search
@@ -61,6 +62,7 @@ _PUBLIC = {
     "Schedule": "ppsim.schedules",
     "read_trace": "ppsim.formats.traces",
     "simulate": "ppsim.analysis.simulate",
+    "simulate_many": "ppsim.analysis.simulate",
     "read_sweep": "ppsim.sweeps.export",
     "search": "ppsim.display.sweeping",
     "sweep": "ppsim.display.sweeping",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
+from ppsim.analysis.closed_form import seen_sizes
 from ppsim.analysis.result import Result
 from ppsim.analysis.simulate import simulate
 from ppsim.config.experiment import Experiment
@@ -49,7 +50,7 @@ def what_if(result: Result) -> str | None:
     By closed form where there is one and its assumptions hold; else m doubled is simulated, and the others, for which
     the stages would have to be cut anew, aren't told.
     """
-    form, sizes = result.schedule.theory(), replace(result.sizes(), latency=Fraction(0))
+    form, sizes = result.schedule.theory(), replace(seen_sizes(result.problem, result.run), latency=Fraction(0))
     if not equal(result) or result.experiment.pipeline.recompute != "none":
         return _doubled(result)
     if form is None or form.bubble_ratio(sizes) is None:

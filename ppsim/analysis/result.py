@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ppsim._version import __version__
+from ppsim.analysis.closed_form import closed_form
 from ppsim.config.experiment import Experiment
 from ppsim.config.resolved import config_id
 from ppsim.engine.timeline import PER_SECOND, Timeline
 from ppsim.errors import Notice
-from ppsim.metrics import Run, links, memory, rows, scalars, tables, waits
+from ppsim.metrics import Run, memory, rows, scalars, tables, waits
 from ppsim.plan.check import CheckedOrders
 from ppsim.plan.table import CATEGORIES, Plan
 from ppsim.schedules.base import Problem, Schedule
-from ppsim.schedules.theory import Sizes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,38 +88,7 @@ class Result:
     @cached_property
     def theory(self) -> dict[str, Any]:
         """The closed form's figures for one step beside the simulated ones; empty where none is known."""
-        form = self.schedule.theory()
-        sizes = self.sizes()
-        if form is None:
-            return {}
-        bubble_s = form.bubble(sizes)
-        if bubble_s is None:
-            return {}
-        ratio = form.bubble_ratio(sizes)
-        return {
-            "makespan_s": float(form.work(sizes) + bubble_s),
-            "bubble_ratio": None if ratio is None else float(ratio),
-            "bubble_overhead": float(bubble_s / form.work(sizes)) if form.work(sizes) else None,
-            "source": form.source,
-            "assumes": "equal stages, equal microbatches, links that are free or a latency alone",
-        }
-
-    def sizes(self) -> Sizes:
-        """The problem as the closed forms see it: mean stage times, and the latency where all links are that alone."""
-        costs, stages, routes = self.problem.costs, self.problem.stages, self.plan.routes
-        used = self.run.once(links.messages) > 0
-        flights = set(routes.latency[used].tolist())
-        only_latency = len(flights) == 1 and not routes.occupancy[used].any()
-        p = self.problem.ranks
-        mean = {name: _mean(getattr(costs, name)) for name in ("forward", "backward", "input_grad", "weight_grad")}
-        return Sizes(
-            p=p,
-            m=self.problem.microbatches,
-            v=max(stages // p, 1),
-            latency=Fraction(flights.pop(), PER_SECOND) if only_latency else Fraction(0),
-            pair=None if costs.overlapped is None else _mean(costs.overlapped),
-            **mean,
-        )
+        return closed_form(self.schedule, self.problem, self.run)
 
     def per_rank(self) -> list[dict[str, Any]]:
         """A row per rank: time by cause, memory by category, versions."""
@@ -158,10 +125,3 @@ class Result:
             table[f"{name}_bytes"] = found.bytes[:, c]
         table["total_bytes"] = found.bytes.sum(axis=1)
         return table
-
-
-def _mean(values: Sequence[Fraction]) -> Fraction:
-    """Exact; equal values, the usual case, aren't added up."""
-    if all(value == values[0] for value in values):
-        return values[0]
-    return sum(values, Fraction(0)) / len(values)

@@ -1,27 +1,25 @@
-"""simulate(experiment) -> Result: the whole flow, once through."""
+"""simulate(experiment) -> Result, simulate_many(experiments) -> rows: the whole flow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from ppsim.analysis.flow import Executed, Flow
 from ppsim.analysis.result import Result
-from ppsim.analysis.specify import specify
 from ppsim.analysis.uncertainty import repeats
 from ppsim.config.experiment import Experiment
 from ppsim.config.notices import notices
-from ppsim.engine import Engine, run
+from ppsim.engine import Engine, fastest, run
 from ppsim.engine.watch import Watch
-from ppsim.errors import ConfigError, DeadlockError, Notice, ScheduleError, shown
-from ppsim.metrics import Run, scalars
-from ppsim.metrics.base import SIMULATED
+from ppsim.errors import ConfigError, Notice, PpsimError, shown
+from ppsim.metrics import chosen, scalars
 from ppsim.metrics.memory import too_much
-from ppsim.ops import NONE, Orders
-from ppsim.plan import CheckedOrders, Plan, build, check
+from ppsim.ops import NONE
+from ppsim.plan import Plan
 from ppsim.schedules import Problem, Schedule
 
 
@@ -33,24 +31,38 @@ def simulate(
     With a ``schedule`` it is the experiment under that one, which the result then holds and which is stored.
     Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for ever.
     """
-    watch = watch or Watch()
-    experiment = _under(experiment, schedule)
-    problem = replace(experiment.problem(), compiled=engine == "compiled")
-    found = list(notices(experiment, problem))
-    per_step = _per_step(experiment, problem)
-    spec = specify(experiment, problem)
-    orders = _checked_orders(experiment.schedule, problem)
-    watch.at("plan")
-    plan = build(orders, spec)
-    try:
-        timeline, engine_name = run(plan, engine, watch)
-    except DeadlockError as deadlock:
-        raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
-    watch.at("metrics")
-    executed = Run(timeline.plan, timeline, problem, SIMULATED, **per_step)
-    found += [*plan.notices, *_unused(experiment, problem, plan), *too_much(executed)]
-    spread = _spread(experiment, plan, executed, engine)
-    return Result(experiment, problem, orders, executed, engine_name, tuple(dict.fromkeys(found)), spread)
+    done = Flow().execute(_under(experiment, schedule), engine, watch)
+    found = [
+        *notices(done.experiment, done.problem),
+        *done.plan.notices,
+        *_unused(done.experiment, done.problem, done.plan),
+        *too_much(done.run),
+    ]
+    return Result(
+        done.experiment, done.problem, done.orders, done.run, done.engine, tuple(dict.fromkeys(found)),
+        spread(done, engine),
+    )  # fmt: skip
+
+
+def simulate_many(
+    experiments: Iterable[Experiment], metrics: Sequence[str] | None = None, engine: Engine | None = None
+) -> list[dict[str, Any]]:
+    """A row of figures for each experiment: those that ``simulate(experiment).summary`` has under these names.
+
+    ``metrics`` are figures of a whole run (default: all that are one value); no other one is computed. What
+    experiments with the same schedule and sizes have in common, orders and who waits for whom, is made once. By default
+    the compiled engine simulates, where Numba is installed. Raises what ``simulate`` raises, and says for which one.
+    """
+    figures, flow, rows = chosen(metrics), Flow(), []
+    engine = fastest() if engine is None else engine
+    for number, experiment in enumerate(experiments):
+        try:
+            run = flow.execute(experiment, engine).run
+            rows.append({name: figure.of(run) for name, figure in figures.items()})
+        except PpsimError as error:
+            name = f" ({experiment.name})" if isinstance(experiment, Experiment) else ""
+            raise type(error)(f"experiment {number}{name}: {error}") from None
+    return rows
 
 
 def _under(experiment: object, schedule: object) -> Experiment:
@@ -65,14 +77,6 @@ def _under(experiment: object, schedule: object) -> Experiment:
             "experiment, as in ppsim.load(path, {'schedule': 'gpipe'})"
         )
     return experiment.with_schedule(schedule)
-
-
-def _checked_orders(schedule: Schedule, problem: Problem) -> CheckedOrders:
-    """What the schedule lists. Raises ScheduleError where that is no legal schedule."""
-    orders = schedule.orders(problem)
-    if not isinstance(orders, Orders):
-        raise ScheduleError(f"{schedule.label}: orders() gives {shown(orders)}, not Orders, as problem.per_rank does")
-    return check(orders, problem, schedule.label, schedule.place)
 
 
 def _unused(experiment: Experiment, problem: Problem, plan: Plan) -> Iterator[Notice]:
@@ -91,37 +95,13 @@ def _unused(experiment: Experiment, problem: Problem, plan: Plan) -> Iterator[No
         yield Notice("no_effect", "costs.overlapped", "has no effect: the order has no fused pairs")
 
 
-def _spread(experiment: Experiment, plan: Plan, nominal: Run, engine: Engine) -> dict[str, Any] | None:
+def spread(done: Executed, engine: Engine) -> dict[str, Any] | None:
     """How far the figures spread over the repeats with random times, where the experiment asks for them."""
-    if experiment.uncertainty is None:
+    if done.experiment.uncertainty is None:
         return None
 
     def measure(plan: Plan) -> dict[str, Any]:
         timeline, _ = run(plan, engine)
-        return scalars(replace(nominal, plan=timeline.plan, timeline=timeline, _made={}))
+        return scalars(replace(done.run, plan=timeline.plan, timeline=timeline, _made={}))
 
-    return repeats(plan, experiment.uncertainty, measure)
-
-
-def _per_step(experiment: Experiment, problem: Problem) -> dict[str, Any]:
-    """What is known of a step's samples, tokens and operations, as a Run names it."""
-    samples, tokens, peak = experiment.samples_per_step, experiment.tokens_per_sample, experiment.peak_flops
-    per_microbatch = sum(problem.costs.flops, Fraction(0))
-    passes = 3 if experiment.schedule.trains else 1  # a backward computes twice what its forward does
-    return {
-        "samples_per_step": samples,
-        "tokens_per_step": samples * tokens if samples is not None and tokens is not None else None,
-        "flops_per_step": round(passes * per_microbatch * problem.microbatches) if problem.costs.flops else None,
-        "peak_flops": None if peak is None else round(peak * problem.ranks),
-    }
-
-
-def _causes(experiment: Experiment, problem: Problem) -> Iterator[str]:
-    """Settings that are known to make an order deadlock."""
-    if experiment.pipeline.batch_sync:
-        yield (
-            "pipeline.batch_sync makes a stage wait for all microbatches of the stage before it; a schedule that needs "
-            "a backward before its last forward can't do that: use gpipe"
-        )
-    if hint := experiment.schedule.deadlock_hint(problem):
-        yield hint
+    return repeats(done.plan, done.experiment.uncertainty, measure)

@@ -29,7 +29,7 @@ from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import KINDS, AnyCosts, CostsField, ProfileCosts, Setting, TransformerCosts
 from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
-from ppsim.hardware.cluster import Cluster, Topology
+from ppsim.hardware.cluster import Cluster, Link, Topology
 from ppsim.ops.placement import Placement
 from ppsim.ops.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule
@@ -149,8 +149,8 @@ class Experiment(Model):
             raise config_error(wrong)
         return changed
 
-    def problem(self) -> Problem:
-        """Sizes and stage costs."""
+    def problem(self, compiled: bool = False) -> Problem:
+        """Sizes and stage costs; ``compiled`` where the run has chosen the compiled engine."""
         schedule = self.schedule
         setting, slices = self.setting(), schedule.cut()
         placement, costs = setting.placement, self.costs.stage_costs(setting)
@@ -167,16 +167,24 @@ class Experiment(Model):
             hop=tuple(_hops(placement, costs.message, topology)) if self.cluster is not None else (),
             speed=tuple(topology.speed(rank) for rank in range(self.pipeline.ranks)),
             op_overhead=self.runtime.op_overhead,
+            compiled=compiled,
             room=self.cluster.device.memory if self.cluster is not None and self.pipeline.recompute == "none" else None,
         )
 
 
 def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
     """Seconds of each stage's message to the next stage, the links being idle; nothing where both are on one rank."""
+    made: dict[tuple[int, int], tuple[Link, Fraction]] = {}  # a link is kept, so that its id stays its own
     for stage, (mine, its) in enumerate(pairwise(placement.ranks_of)):
+        if mine[0] == its[0]:
+            yield Fraction(0)
+            continue
         link = topology.link(mine[0], its[0])
-        carried = message[stage] / link.bandwidth if link.bandwidth is not None else Fraction(0)
-        yield link.overhead + carried + link.latency if mine[0] != its[0] else Fraction(0)
+        key = id(link), id(message[stage])
+        if key not in made:
+            carried = message[stage] / link.bandwidth if link.bandwidth is not None else Fraction(0)
+            made[key] = link, link.overhead + carried + link.latency
+        yield made[key][1]
 
 
 def _with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -14,6 +16,25 @@ PER_MICROBATCH = (
     "stage_input", "message", "rebuilt", "flops", "transient_forward", "transient_backward",
 )  # fmt: skip
 """What grows with a microbatch's tokens."""
+
+
+def each(work: Callable[..., Fraction], *columns: Values) -> Values:
+    """``work`` of each stage's values, done once where they are the same: fractions are slow, stages often equal."""
+    made: dict[tuple[int, ...], Fraction] = {}
+    out = []
+    for values in zip(*columns, strict=True):
+        key = tuple(map(id, values))  # the columns hold them, so that their ids stay theirs
+        if key not in made:
+            made[key] = work(*values)
+        out.append(made[key])
+    return tuple(out)
+
+
+def total(values: Values) -> Fraction:
+    """The sum of all stages' values; the same ones are counted, not added up."""
+    counted = Counter(map(id, values))
+    distinct = {id(value): value for value in values}
+    return sum((value * counted[key] for key, value in distinct.items()), Fraction(0))
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from operator import add, mul
 from typing import Literal
 
 from pydantic import Field
 
 from ppsim._model import Model, OneOrMore, Whole
-from ppsim.costs.base import StageCosts, Values
+from ppsim.costs.base import StageCosts, Values, each
 from ppsim.costs.message import Message
 from ppsim.costs.setting import Setting
 from ppsim.units import Size, Time, show
@@ -79,7 +80,7 @@ class GivenCosts(Model):
         yield from found
         yield from self._selective(setting)
         if not found:
-            yield from self._contradictions(self.stage_costs(setting))
+            yield from self._contradictions(setting)
 
     def _selective(self, setting: Setting) -> Iterator[tuple[str, str]]:
         if "selective" in setting.recompute:
@@ -123,10 +124,11 @@ class GivenCosts(Model):
             key = "weight_grad" if self.weight_grad is None else "input_grad"
             yield key, "missing; a backward's two halves are given together, or neither"
 
-    def _contradictions(self, costs: StageCosts) -> Iterator[tuple[str, str]]:
+    def _contradictions(self, setting: Setting) -> Iterator[tuple[str, str]]:
         """Values that contradict each other, once they are per stage."""
-        for stage in range(costs.stages):
-            if self.stage_input is not None and costs.stage_input[stage] > costs.activation[stage]:
+        costs = self.stage_costs(setting) if self.stage_input is not None else None
+        for stage in range(costs.stages if costs is not None else 0):
+            if costs is not None and costs.stage_input[stage] > costs.activation[stage]:
                 yield (
                     "stage_input",
                     f"{show(costs.stage_input[stage], 'size')} on stage {stage} is more than its activation, "
@@ -158,11 +160,11 @@ class GivenCosts(Model):
         by_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
         rank_of = [ranks[0] for ranks in placement.ranks_of]
         whole = {"rank": Fraction(placement.ranks), "model": ONE, "stage": Fraction(stages)}[self.per]
-        shares = [ONE if self.per == "stage" else whole * held / sum(layers) for held in layers]
-        of_its_rank = [sum(layers[s] for s in placement.stages_of[rank]) for rank in rank_of]
+        of_layers = {held: ONE if self.per == "stage" else whole * held / sum(layers) for held in set(layers)}
+        shares = tuple(of_layers[held] for held in layers)
 
-        def share(stage: int, listed: bool) -> Fraction:
-            return Fraction(layers[stage], of_its_rank[stage]) if listed and by_rank else shares[stage]
+        def of_its_rank(stage: int) -> Fraction:
+            return Fraction(layers[stage], sum(layers[s] for s in placement.stages_of[rank_of[stage]]))
 
         def spread(
             value: Fraction | list[Fraction] | None,
@@ -173,17 +175,17 @@ class GivenCosts(Model):
         ) -> Values:
             if value is None:
                 return default or (Fraction(0),) * stages
-            each = value if isinstance(value, list) else [value] * stages
             ranked = isinstance(value, list) and by_rank
-            return tuple(
-                each[rank_of[s] if ranked else s] * factor * (share(s, isinstance(value, list)) if shared else 1)
-                for s in range(stages)
-            )
+            values = (value,) * stages if isinstance(value, Fraction) else value
+            scaled = each(lambda one: one * factor, tuple(values[rank] for rank in rank_of) if ranked else values)
+            if not shared:
+                return scaled
+            return each(mul, scaled, tuple(map(of_its_rank, range(stages))) if ranked else shares)
 
         forward = spread(self.forward, scale)
         given = spread(self.backward, scale)
         halves_assumed = self.input_grad is None
-        half = tuple(value / 2 for value in given)
+        half = each(lambda value: value / 2, given)
         input_grad = spread(self.input_grad, scale, half)
         weight_grad = spread(self.weight_grad, scale, half)
         activation = spread(self.activation, scale)
@@ -192,13 +194,13 @@ class GivenCosts(Model):
         weights = spread(self.weights)
         return StageCosts(
             forward=forward,
-            backward=tuple(i + w for i, w in zip(input_grad, weight_grad, strict=True)),
+            backward=each(add, input_grad, weight_grad),
             input_grad=input_grad,
             weight_grad=weight_grad,
             recompute=spread(self.recompute, scale, forward),
             activation=activation,
             held_for_weight_grad=spread(self.held_for_weight_grad, scale, activation),
-            stage_input=spread(self.stage_input, scale, tuple(map(min, activation, incoming)), shared=False),
+            stage_input=spread(self.stage_input, scale, each(min, activation, incoming), shared=False),
             message=message,
             weights=weights,
             gradients=spread(self.gradients, ONE, weights),

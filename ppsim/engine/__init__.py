@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Literal, get_args
 
 from ppsim.engine import simpy_engine
@@ -36,6 +37,11 @@ def run(plan: Plan, engine: Engine = "auto", watch: Watch | None = None) -> tupl
             "pip install 'ppsim[fast]', or use 'simpy': the results are the same"
         ) from None
     return compiled(plan, watch), "compiled"
+
+
+def fastest() -> Engine:
+    """The compiled engine, where Numba is installed."""
+    return "compiled" if find_spec("numba") else "simpy"
 
 
 def _compiled() -> Callable[[Plan, Watch | None], Timeline]:

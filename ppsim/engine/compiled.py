@@ -77,14 +77,16 @@ def _work(plan: Plan) -> Work:
 
 
 def _lanes(plan: Plan) -> Lanes:
-    ports = np.stack([plan.routes.egress, plan.routes.ingress], axis=1)
-    used = ports[:, 0] != NONE
-    pairs, lane = np.unique(ports[used], axis=0, return_inverse=True)
-    of_route = np.full(len(ports), NONE, np.int32)
-    of_route[used] = lane.ravel()
+    egress, ingress, ports = plan.routes.egress, plan.routes.ingress, len(plan.ports)
+    used = np.flatnonzero(egress != NONE)
+    codes, lane = np.unique(egress[used].astype(np.int64) * ports + ingress[used], return_inverse=True)
+    of_route = np.full(len(egress), NONE, np.int32)
+    of_route[used] = lane
+    pairs = np.empty((len(codes), 2), np.uint32)
+    pairs[:, 0], pairs[:, 1] = codes // ports, codes % ports
     by_port = np.argsort(pairs.ravel(), kind="stable")
-    at_ptr = np.searchsorted(pairs.ravel()[by_port], np.arange(len(plan.ports) + 1))
-    return Lanes(of_route, pairs.astype(np.uint32), at_ptr.astype(np.uint32), (by_port // 2).astype(np.uint32))
+    at_ptr = np.searchsorted(pairs.ravel()[by_port], np.arange(ports + 1))
+    return Lanes(of_route, pairs, at_ptr.astype(np.uint32), (by_port // 2).astype(np.uint32))
 
 
 def _order(plan: Plan) -> Order:

@@ -61,7 +61,7 @@ class Run:
         return self._made[make]  # type: ignore[no-any-return]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Metric:
     """A figure of the summary. As a decorator it registers the function of a Run that computes it, under its name.
 

@@ -20,7 +20,8 @@ def lead(run: Run) -> Longs:
     far = np.iinfo(np.int64).max
     shortest = np.full(plan.placement.stages, far, np.int64)
     np.minimum.at(shortest, plan.ops.stage[rows], plan.duration[rows])
-    before = np.concatenate([[0], np.cumsum(np.where(shortest == far, 0, shortest))])
+    shortest[shortest == far] = 0
+    before = [0, *np.cumsum(shortest).tolist()]
     return np.array([before[min(held)] if held else 0 for held in plan.placement.stages_of], np.int64)
 
 
@@ -37,7 +38,7 @@ def step_bound(run: Run) -> int:
 def run_bound(run: Run) -> int:
     """Ns that the whole run takes at least."""
     if run.plan.barrier:
-        return _steps(run) * step_bound(run)
+        return _steps(run) * run.once(step_bound)
     return int((run.once(lead) + run.once(busy)).max(initial=0))
 
 
@@ -51,7 +52,7 @@ def run_bound(run: Run) -> int:
 )
 def step_bound_s(run: Run) -> float:
     """No schedule with these costs and this placement beats it in one step."""
-    return step_bound(run) / PER_SECOND
+    return run.once(step_bound) / PER_SECOND
 
 
 @metric(

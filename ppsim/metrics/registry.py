@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, lru_cache
+from typing import Any, get_args
 
 import numpy as np
 
+from ppsim.errors import ConfigError, did_you_mean, shown
 from ppsim.metrics.base import METRICS, Metric, Run, Scope
 from ppsim.metrics.links import pairs
 
@@ -28,17 +29,42 @@ def _loaded() -> None:
 def every() -> list[Metric]:
     """All metrics: ours by module, then those that others have registered."""
     _loaded()
-    return sorted(METRICS.values(), key=lambda found: (not found.module.startswith(_OURS), found.module))
+    return _in_order(METRICS.values())
+
+
+def _in_order(registered: Iterable[Metric]) -> list[Metric]:
+    return sorted(registered, key=lambda found: (not found.module.startswith(_OURS), found.module))
 
 
 def known(scope: Scope) -> dict[str, Metric]:
     """The metrics of a scope by their names."""
-    return {found.name: found for found in every() if found.scope == scope}
+    _loaded()
+    return _of_scope(scope, tuple(METRICS.values()))
+
+
+@lru_cache(maxsize=len(get_args(Scope)))
+def _of_scope(scope: Scope, registered: tuple[Metric, ...]) -> dict[str, Metric]:
+    """Those of a scope: asked for in every run, whereas what is registered seldom changes."""
+    return {found.name: found for found in _in_order(registered) if found.scope == scope}
+
+
+def chosen(names: Sequence[str] | None = None) -> dict[str, Metric]:
+    """The figures of a whole run with these names, by default all that are one value. Raises ConfigError."""
+    figures = known("run")
+    if names is None:
+        return {name: found for name, found in figures.items() if found.unit != "table"}
+    if isinstance(names, str):
+        raise ConfigError(f"metrics: a list of names is due, as in ['{names}']")
+    for name in names:
+        if name not in figures:
+            hint = did_you_mean(str(name), figures) or f"; known: {', '.join(figures)}"
+            raise ConfigError(f"metrics: {shown(name)} is no figure of a whole run{hint}")
+    return {name: figures[name] for name in names}
 
 
 def scalars(run: Run) -> Row:
     """Every figure of the whole run that is one value, by its name."""
-    return {name: found.of(run) for name, found in known("run").items() if found.unit != "table"}
+    return {name: found.of(run) for name, found in chosen().items()}
 
 
 def tables(run: Run) -> Row:

@@ -17,6 +17,7 @@ Longs = NDArray[np.int64]
 Kinds = NDArray[np.int8]
 Numbers = NDArray[np.signedinteger]
 Flags = NDArray[np.bool_]
+_MOST_IN_FOUR_BYTES = int(np.iinfo(np.int32).max)
 
 
 class About(NamedTuple):
@@ -101,7 +102,7 @@ def joined(columns: Sequence[Column]) -> Column:
 
 def narrowest(largest: int) -> type[np.signedinteger]:
     """The integer type for numbers up to ``largest``: columns of four bytes, unless that isn't enough."""
-    return np.int32 if largest <= np.iinfo(np.int32).max else np.int64
+    return np.int32 if largest <= _MOST_IN_FOUR_BYTES else np.int64
 
 
 def among(kind: Kinds, kinds: Iterable[Kind]) -> Flags:

@@ -4,10 +4,10 @@ from ppsim.plan.build import build
 from ppsim.plan.check import CheckedOrders, check
 from ppsim.plan.dependencies import Dependencies
 from ppsim.plan.spec import PlanSpec, Recompute, Sending, Sync
+from ppsim.plan.structure import Structures
 from ppsim.plan.table import CATEGORIES, Category, Events, Holdings, Plan, Routes, Transfers, Turns
 
 __all__ = [
     "CATEGORIES", "Category", "CheckedOrders", "Dependencies", "Events", "Holdings", "Plan", "PlanSpec", "Recompute",
-    "Routes", "Sending", "Sync", "Transfers", "Turns", "build",
-    "check"
+    "Routes", "Sending", "Structures", "Sync", "Transfers", "Turns", "build", "check"
 ]  # fmt: skip

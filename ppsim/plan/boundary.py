@@ -87,7 +87,7 @@ def sync_messages(ops: OpTable, spec: PlanSpec) -> Iterator[Messages]:
     size = np.concatenate([sizes[c] for c in case.ravel().tolist()])[order]
     nobody = np.full(len(at), -1, np.int64)
     to = ops.rank[np.repeat(following, count)][order]
-    yield Messages(at[order], at[order], nobody, nobody, ops.rank[at[order]], to, size)
+    yield Messages(ops.stage[at[order]], at[order], at[order], nobody, nobody, ops.rank[at[order]], to, size)
 
 
 def _buckets(gradients: Fraction, copies: int, bucket: int) -> Longs:

@@ -7,42 +7,40 @@ from collections.abc import Iterator
 import numpy as np
 
 from ppsim.errors import ConfigError, Notice
-from ppsim.ops import NONE, Constant, Kind, Numbers, OpTable
+from ppsim.ops import Kind, OpTable
 from ppsim.plan.check import CheckedOrders
-from ppsim.plan.connect import connect
 from ppsim.plan.durations import durations
-from ppsim.plan.holdings import holdings, static
+from ppsim.plan.holdings import static
 from ppsim.plan.routes import routed
 from ppsim.plan.sending import leave_at_once
+from ppsim.plan.sizes import Sizes, message_sizes
 from ppsim.plan.spec import PlanSpec
-from ppsim.plan.table import Plan, Transfers
-from ppsim.plan.unroll import unrolled, with_recompute
-from ppsim.plan.versions import versions
+from ppsim.plan.structure import Structures, structure_of
+from ppsim.plan.table import Plan
 from ppsim.units import COUNTABLE, COUNTED, to_bytes
 
 
-def build(orders: CheckedOrders, spec: PlanSpec) -> Plan:
-    """Orders + PlanSpec -> Plan. Raises ConfigError where times or sizes add up to more than can be counted."""
-    problem = spec.problem
-    ops = unrolled(with_recompute(orders, spec), spec)
-    pairs = _atomic_pairs(ops) if problem.costs.atomic_pairs else np.empty(0, np.int64)
-    wiring = connect(ops, pairs, orders.after, spec)
-    messages = wiring.messages
-    routes, ports, route = routed(messages.src, messages.dst, messages.bytes, spec.topology)
-    kept_versions = versions(ops, wiring.events, spec)
-    held, in_flight = holdings(wiring, leave_at_once(ops, routes, spec.sending), kept_versions)
+def build(orders: CheckedOrders, spec: PlanSpec, structures: Structures | None = None) -> Plan:
+    """Orders + PlanSpec -> Plan; with ``structures`` what an earlier plan of these orders can share isn't made again.
+
+    Raises ConfigError where times or sizes add up to more than can be counted.
+    """
+    made = structure_of(orders, spec) if structures is None else structures.of(orders, spec)
+    ops, problem = made.ops, spec.problem
+    size = message_sizes(made.messages, ops, spec)
+    routes, ports, route = routed(made.ways, size, spec.topology)
     capacity = spec.topology.cluster.device.memory
     plan = Plan(
         ops=ops,
-        duration=durations(ops, pairs, spec),
-        atomic=len(pairs) > 0,
-        start_needs=wiring.starts.finish(),
-        end_needs=wiring.ends.finish(),
-        transfers=Transfers(route, messages.producer, messages.issuer, messages.consumer, wiring.sends.finish()),
+        duration=durations(ops, made.pairs, spec),
+        atomic=len(made.pairs) > 0,
+        start_needs=made.starts,
+        end_needs=made.ends,
+        transfers=made.transfers(route),
         routes=routes,
         ports=ports,
-        holdings=held,
-        in_flight=in_flight,
+        holdings=made.lifetimes.holdings(Sizes(ops, spec, size, leave_at_once(ops, routes, spec.sending))),
+        in_flight=made.lifetimes.in_flight,
         static=static(problem),
         capacity=None if capacity is None else to_bytes(capacity),
         placement=problem.placement,
@@ -50,19 +48,11 @@ def build(orders: CheckedOrders, spec: PlanSpec) -> Plan:
         steps=problem.steps,
         barrier=spec.barrier,
         asynchronous=problem.stream,
-        versions=kept_versions,
+        versions=made.versions,
         notices=tuple(_notices(ops, problem.costs.halves_assumed)),
     )
     _countable(plan)
     return plan if spec.sending.transport is None else spec.sending.transport(plan, spec.sending)
-
-
-def _atomic_pairs(ops: OpTable) -> Numbers:
-    """The first row of every fused pair."""
-    group = ops.group
-    if isinstance(group, Constant):
-        return np.empty(0, np.int64)
-    return np.flatnonzero((group[:-1] != NONE) & (group[:-1] == group[1:]))
 
 
 def _countable(plan: Plan) -> None:

@@ -14,7 +14,7 @@ from ppsim.plan.wiring import Wiring
 def connect(ops: OpTable, pairs: Numbers, after: tuple[OpTable, OpTable] | None, spec: PlanSpec) -> Wiring:
     """All messages and dependencies; ``after`` are the orders' own conditions."""
     messages, takers, inside = between_stages(ops, spec)
-    messages = Messages.join(messages, *boundary.sync_messages(ops, spec), *moves.move_messages(ops, spec))
+    messages = Messages.join(messages, *boundary.sync_messages(ops, spec), *moves.move_messages(ops))
     wiring = Wiring(ops, pairs, messages, spec)
     wiring.after_row(takers, inside)
     if len(pairs):  # else a rank's own order, which has been checked, sees to them

@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
 
 import numpy as np
 
-from ppsim.ops import MOVES, Column, Constant, Ints, Kind, Longs, Numbers, OpTable, among, joined
-from ppsim.plan.spec import PlanSpec
+from ppsim.ops import MOVES, Column, Constant, Ints, Kind, Longs, Numbers, among, joined
+from ppsim.plan.sizes import Sizes
 from ppsim.plan.table import Category, Holdings, Versions
 from ppsim.plan.weights import per_value
 from ppsim.plan.wiring import Wiring
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes
+
+Where = tuple[Numbers, Ints, Ints]
+"""A column of ranks, of the events since which something is held there, and of those until which."""
+_Places = tuple[Numbers, Column, Ints, Ints]
+"""The same, with what it is held for (the second column)."""
+
+
+class _Home(NamedTuple):
+    """Where and when activations lie, and of which forwards they are."""
+
+    rank: Numbers
+    since: Ints
+    until: Ints
+    which: Numbers | slice
 
 
 def static(problem: Problem) -> Longs:
@@ -29,140 +46,185 @@ def static(problem: Problem) -> Longs:
     return out
 
 
-def kept_by_forward(ops: OpTable, forward: Numbers, spec: PlanSpec) -> Column:
-    """Bytes that each forward keeps: the stage's activation, or its input alone where that is recomputed."""
-    stage, microbatch, costs = ops.stage[forward], ops.microbatch[forward], spec.problem.costs
-    whole = spec.weights.sizes(costs.activation, stage, microbatch)
-    if not ops.index.has(Kind.R):
-        return whole
-    again = ops.index.lookup(Kind.R)[ops.index.key[forward]]
-    return np.where(again >= 0, spec.weights.sizes(costs.stage_input, stage, microbatch), whole)
+@dataclass(eq=False)
+class _Span:
+    """Things of one category: where and when they are held, asked for only where they have a size, and which."""
+
+    category: Category
+    size: Callable[[Sizes], Column]
+    where: Callable[[], Where]
+
+    @cached_property
+    def place(self) -> Where:
+        """``where()``, found once."""
+        return self.where()
 
 
-class _Gathering:
-    """Collects holdings; those of no bytes are dropped."""
+class Lifetimes:
+    """What is held from when to when, whatever its size: activations, what runs, messages, stashed weights."""
 
-    def __init__(self, category: Category) -> None:
-        self.category = category
-        self._columns: tuple[list[Column], ...] = ([], [], [], [], [])
+    def __init__(self, wiring: Wiring, versions: Versions | None) -> None:
+        homes = list(_at_home(wiring))
+        self._spans = [*_activations(wiring, homes), *_transient(wiring), *_messages(wiring)]
+        if versions is not None:
+            stashed = versions.stashed
+            where = stashed.rank, stashed.since, stashed.until
+            self._spans.append(_Span(Category.STASH, lambda sizes: sizes.stash(versions), lambda: where))
+        self._homes = homes
+        self._joined: dict[tuple[int, ...], _Places] = {}
 
-    def add(self, rank: Numbers, size: Column, since: Ints, until: Ints, category: Category | None = None) -> None:
-        """Bytes ``size`` held on ``rank`` from event ``since`` to event ``until``."""
-        if isinstance(size, Constant):
-            size = size if size.value > 0 else size[:0]
-        elif len(some := np.flatnonzero(size > 0)) < len(size):
-            rank, size, since, until = rank[some], size[some], since[some], until[some]
-        if len(size):
-            of = Constant(np.int8(self.category if category is None else category), len(size))
-            for column, part in zip(self._columns, (rank, of, size, since, until), strict=True):
-                column.append(part)
+    @cached_property
+    def in_flight(self) -> Holdings:
+        """Activations by number, a byte each."""
+        rank, since, until, _ = zip(*self._homes, strict=True)
+        n = sum(map(len, rank))
+        category, one = _constant(Category.ACTIVATIONS, n), Constant(np.int64(1), n)
+        return Holdings(_all(rank), category, one, _all(since), _all(until))
 
-    def finish(self) -> Holdings:
-        """All of them as columns."""
-        if not self._columns[0]:
+    def holdings(self, sizes: Sizes) -> Holdings:
+        """With their bytes; those of none are left out."""
+        spans: list[tuple[_Span, Numbers | None]] = []
+        columns: list[Column] = []
+        for span in self._spans:
+            size = span.size(sizes)
+            rows = _sized(size)
+            if len(size) and (rows is None or len(rows)):
+                spans.append((span, rows))
+                columns.append(size if rows is None else size[rows])
+        if not columns:
             none = np.empty(0, np.int32)
-            return Holdings(none, Constant(np.int8(0), 0), Constant(np.int64(0), 0), none, none)
-        together = []
-        for column in self._columns:
-            together.append(joined(column))
-            column.clear()  # there may be hundreds of megabytes in it
-        return Holdings(*together)  # type: ignore[arg-type]
+            return Holdings(none, _constant(Category.ACTIVATIONS, 0), Constant(np.int64(0), 0), none, none)
+        rank, category, since, until = self._places(spans)
+        return Holdings(rank, category, joined(columns), since, until)
+
+    def _places(self, spans: list[tuple[_Span, Numbers | None]]) -> _Places:
+        """Those of these rows of the spans (None: all); made once of the same whole spans."""
+        key = tuple(id(span) for span, rows in spans if rows is None)
+        whole = len(key) == len(spans)
+        if whole and key in self._joined:
+            return self._joined[key]
+        parts = [span.place if rows is None else tuple(column[rows] for column in span.place) for span, rows in spans]
+        rank, since, until = (_all(column) for column in zip(*parts, strict=True))
+        category = joined([_constant(s.category, len(part[0])) for (s, _), part in zip(spans, parts, strict=True)])
+        if whole:
+            self._joined[key] = rank, category, since, until
+        return rank, category, since, until
 
 
-def holdings(wiring: Wiring, at_once: bool, versions: Versions | None) -> tuple[Holdings, Holdings]:
-    """What activations, running ops, messages and stashed weights hold, and the activations in flight (a byte each).
-
-    ``at_once``: a message has left when its producer ends, so that its sender never holds it.
-    """
-    ops, events, held = wiring.ops, wiring.events, _Gathering(Category.ACTIVATIONS)
-    in_flight = _activations(wiring, held)
-    _transient(wiring, held)
-    data = wiring.messages.data(ops)
-    sent = wiring.messages.some(data)
-    held.add(sent.dst, sent.bytes, events.start(data), events.end(sent.consumer), Category.MESSAGES)
-    if not at_once:
-        held.add(sent.src, sent.bytes, events.end(sent.producer), events.left(data), Category.MESSAGES)
-    if versions is not None:
-        stashed = versions.stashed
-        size = np.array(per_value(wiring.spec.problem.costs.weights, to_bytes), np.int64)
-        stage = ops.stage[stashed.since - events.ops]
-        held.add(stashed.rank, size[stage], stashed.since, stashed.until, Category.STASH)
-    return held.finish(), in_flight
+def _sized(size: Column) -> Numbers | None:
+    """The rows that have a size; None where all have one."""
+    if isinstance(size, Constant):
+        return None if size.value > 0 else np.empty(0, np.int64)
+    rows = np.flatnonzero(size > 0)
+    return None if len(rows) == len(size) else rows
 
 
-def _activations(wiring: Wiring, held: _Gathering) -> Holdings:
-    """Add what activations hold; returns those in flight, a byte each."""
-    ops, events, index, spec = wiring.ops, wiring.events, wiring.ops.index, wiring.spec
-    # By (stage, microbatch): there is a forward of each.
-    forward, backward = index.lookup(Kind.F), index.lookup(Kind.B, Kind.I)
-    kept = kept_by_forward(ops, forward, spec)
-    # A forward without a backward frees its activation at its own end.
-    freed = events.end(np.where(backward >= 0, backward, forward))
-    # What the weight half needs stays until its end; a recomputed stage has it only from its R on.
-    until_weight, later = None, index.lookup(Kind.W)
-    if index.has(Kind.W):
-        split = later >= 0
-        for_weight = _held_for_weight(wiring, forward)
-        until_weight = np.where(split & (index.lookup(Kind.R) < 0), np.minimum(for_weight, kept), 0)
-    counted = _Gathering(Category.ACTIVATIONS)
-    for rank, since, until, which in _at_home(wiring, forward, freed):
-        counted.add(rank, Constant(np.int64(1), len(rank)), since, until)
-        if until_weight is None:
-            held.add(rank, kept[which], since, until)
-            continue
-        held.add(rank, (kept - until_weight)[which], since, until)
-        last = until == freed[which]
-        held.add(rank, until_weight[which], since, np.where(last & split[which], events.end(later[which]), until))
-    if until_weight is not None:
-        # With its incoming gradient an input half may leave more than its forward kept.
-        more = np.maximum(for_weight, kept) - kept
-        grown = np.flatnonzero(split & (index.lookup(Kind.R) < 0) & (more > 0))
-        held.add(ops.rank[forward[grown]], more[grown], freed[grown], events.end(later[grown]))
+def _constant(category: Category, rows: int) -> Constant:
+    return Constant(np.int8(category), rows)
+
+
+def _all(columns: Sequence[Numbers]) -> Numbers:
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
+def _messages(wiring: Wiring) -> Iterator[_Span]:
+    """A message is held by its receiver from when it takes its ports, by its sender until it has left."""
+    events, messages = wiring.events, wiring.messages
+    data = messages.data(wiring.ops)
+
+    def received() -> Where:
+        sent = messages.some(data)
+        return sent.dst, events.start(data), events.end(sent.consumer)
+
+    def sent() -> Where:
+        sent = messages.some(data)
+        return sent.src, events.end(sent.producer), events.left(data)
+
+    def size(sizes: Sizes) -> Column:
+        return sizes.message if len(data) == len(messages) else sizes.message[data]
+
+    nothing = Constant(np.int64(0), len(data))
+    yield _Span(Category.MESSAGES, size, received)
+    yield _Span(Category.MESSAGES, lambda sizes: nothing if sizes.at_once else size(sizes), sent)
+
+
+def _transient(wiring: Wiring) -> Iterator[_Span]:
+    """What ops need beside what they keep, while they run."""
+    ops, events = wiring.ops, wiring.events
+
+    def size(rows: Callable[[], Numbers], backward: bool, sizes: Sizes) -> Column:
+        return sizes.transient(rows(), backward)
+
+    def where(rows: Callable[[], Numbers]) -> Where:
+        return ops.rank[rows()], events.begin(rows()), events.end(rows())
+
+    for backward, kinds in ((False, (Kind.F, Kind.R)), (True, (Kind.B, Kind.I, Kind.W))):
+        if ops.index.has(*kinds):
+            rows = partial(ops.index.select, *kinds)
+            yield _Span(Category.TRANSIENT, partial(size, rows, backward), partial(where, rows))
+
+
+def _activations(wiring: Wiring, homes: list[_Home]) -> Iterator[_Span]:
+    """What activations hold, by (stage, microbatch): there is a forward of each."""
+    ops, events, index = wiring.ops, wiring.events, wiring.ops.index
+    later = index.lookup(Kind.W)
+    split = index.has(Kind.W)
+    freed = _freed(wiring)
+
+    def there(home: _Home) -> Where:
+        return home.rank, home.since, home.until
+
+    def until_weight(home: _Home) -> Where:
+        weight = later[home.which]
+        last = (home.until == freed[home.which]) & (weight >= 0)
+        return home.rank, home.since, np.where(last, events.end(weight), home.until)
+
+    def kept(home: _Home, sizes: Sizes) -> Column:
+        return (sizes.kept - sizes.until_weight if split else sizes.kept)[home.which]
+
+    def kept_longer(home: _Home, sizes: Sizes) -> Column:
+        return sizes.until_weight[home.which]
+
+    for home in homes:
+        yield _Span(Category.ACTIVATIONS, partial(kept, home), partial(there, home))
+        if split:
+            yield _Span(Category.ACTIVATIONS, partial(kept_longer, home), partial(until_weight, home))
+    if split:
+        rows = np.flatnonzero((later >= 0) & (index.lookup(Kind.R) < 0))
+
+        def where() -> Where:
+            return ops.rank[index.lookup(Kind.F)[rows]], freed[rows], events.end(later[rows])
+
+        yield _Span(Category.ACTIVATIONS, lambda sizes: sizes.grown[rows], where)
     if index.has(Kind.R):
-        _rebuilt(wiring, kept, freed, held)
-    return counted.finish()
+        yield from _rebuilt(wiring, freed)
 
 
-def _transient(wiring: Wiring, held: _Gathering) -> None:
-    """Add what ops need beside that, while they run."""
-    ops, events, spec = wiring.ops, wiring.events, wiring.spec
-    costs = spec.problem.costs
-    for sizes, kinds in (
-        (costs.transient_forward, (Kind.F, Kind.R)),
-        (costs.transient_backward, (Kind.B, Kind.I, Kind.W)),
-    ):
-        if any(sizes) and ops.index.has(*kinds):
-            rows = ops.index.select(*kinds)
-            size = spec.weights.sizes(sizes, ops.stage[rows], ops.microbatch[rows])
-            held.add(ops.rank[rows], size, events.begin(rows), events.end(rows), Category.TRANSIENT)
+def _freed(wiring: Wiring) -> Ints:
+    """The end of the backward of each (stage, microbatch); a forward without one frees its activation at its own."""
+    forward, backward = wiring.ops.index.lookup(Kind.F), wiring.ops.index.lookup(Kind.B, Kind.I)
+    return wiring.events.end(np.where(backward >= 0, backward, forward))
 
 
-def _held_for_weight(wiring: Wiring, forward: Numbers) -> Column:
-    ops, spec = wiring.ops, wiring.spec
-    return spec.weights.sizes(spec.problem.costs.held_for_weight_grad, ops.stage[forward], ops.microbatch[forward])
-
-
-def _rebuilt(wiring: Wiring, kept: Column, freed: Ints, held: _Gathering) -> None:
+def _rebuilt(wiring: Wiring, freed: Ints) -> Iterator[_Span]:
     """What recomputations allocate: all but the stage's input, of which the weight half may hold a part longer."""
-    ops, events, index, spec = wiring.ops, wiring.events, wiring.ops.index, wiring.spec
+    ops, events, index = wiring.ops, wiring.events, wiring.ops.index
     keys = np.flatnonzero(index.lookup(Kind.R) >= 0)
     forward, again, later = (index.lookup(kind)[keys] for kind in (Kind.F, Kind.R, Kind.W))
-    costs = spec.problem.costs
-    whole = spec.weights.sizes(costs.rebuilt or costs.activation, ops.stage[forward], ops.microbatch[forward])
-    left = np.where(later >= 0, _held_for_weight(wiring, forward), 0)
-    added, rank, since = whole - kept[keys], ops.rank[forward], events.begin(again)
-    of_added = np.minimum(left, added)
-    held.add(rank, added - of_added, since, freed[keys])
-    held.add(rank, of_added, since, events.end(later))
-    held.add(rank, left - of_added, freed[keys], events.end(later))
+    rank, begun, backward, ended = ops.rank[forward], events.begin(again), freed[keys], events.end(later)
+    kind = Category.ACTIVATIONS
+    yield _Span(kind, lambda sizes: (sizes.rebuilt - sizes.left_of_rebuilt)[keys], lambda: (rank, begun, backward))
+    yield _Span(kind, lambda sizes: sizes.left_of_rebuilt[keys], lambda: (rank, begun, ended))
+    yield _Span(kind, lambda sizes: (sizes.left - sizes.left_of_rebuilt)[keys], lambda: (rank, backward, ended))
 
 
-def _at_home(wiring: Wiring, forward: Numbers, freed: Ints) -> Iterator[tuple[Numbers, Ints, Ints, Numbers | slice]]:
+def _at_home(wiring: Wiring) -> Iterator[_Home]:
     """Where each activation lies and when: (rank, since, until, which forward), in flight at both ends of a move."""
     ops, events, messages, index = wiring.ops, wiring.events, wiring.messages, wiring.ops.index
+    forward, freed = index.lookup(Kind.F), _freed(wiring)
     rank, begin = ops.rank[forward], events.begin(forward)
     if not index.has(*MOVES):
-        yield rank, begin, freed, slice(None)
+        yield _Home(rank, begin, freed, slice(None))
         return
     moves = np.flatnonzero(among(ops.kind[messages.issuer], MOVES))
     carried = index.key[messages.issuer[moves]]
@@ -172,7 +234,7 @@ def _at_home(wiring: Wiring, forward: Numbers, freed: Ints) -> Iterator[tuple[Nu
     load[carried[~out]] = moves[~out]
     stays, away = np.flatnonzero(evict < 0), np.flatnonzero(evict >= 0)
     evict, load = evict[away], load[away]
-    yield rank[stays], begin[stays], freed[stays], stays
-    yield rank[away], begin[away], events.arrive(evict), away
-    yield messages.dst[evict], events.start(evict), events.arrive(load), away
-    yield rank[away], events.start(load), freed[away], away
+    yield _Home(rank[stays], begin[stays], freed[stays], stays)
+    yield _Home(rank[away], begin[away], events.arrive(evict), away)
+    yield _Home(messages.dst[evict], events.start(evict), events.arrive(load), away)
+    yield _Home(rank[away], events.start(load), freed[away], away)

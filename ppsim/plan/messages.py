@@ -1,4 +1,4 @@
-"""Messages: what is sent from rank to rank, before anything is known of when."""
+"""Messages: what is sent from rank to rank, before anything is known of when, or how large it is."""
 
 from __future__ import annotations
 
@@ -6,25 +6,28 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ppsim.ops import COMMUNICATION, MOVES, Column, Ints, Kind, Numbers, OpTable, among, joined
+from ppsim.ops import COMMUNICATION, MOVES, NONE, Column, Constant, Ints, Kind, Numbers, OpTable, among, joined
 from ppsim.plan.spec import PlanSpec
 
 
 @dataclass(frozen=True, eq=False)
 class Messages:
-    """The rows that produce, issue, receive and consume each message, its ranks and bytes.
+    """The rows that produce, issue, receive and consume each message, and its ranks.
 
-    ``issuer`` is the row whose place in its rank's list orders it at a port; ``receiver`` (-1: none) the row at which
-    its rank has reached its receive.
+    ``stage`` is the one before the link that is crossed, whichever way; of a bucket or a move its own. ``issuer`` is
+    the row whose place in its rank's list orders it at a port; ``receiver`` (-1: none) the row at which its rank has
+    reached its receive. ``bucket`` are the bytes of a gradient bucket, -1 where they follow from what a stage sends or
+    holds.
     """
 
+    stage: Numbers
     producer: Numbers
     issuer: Numbers
     receiver: Numbers
     consumer: Numbers
     src: Ints
     dst: Ints
-    bytes: Column
+    bucket: Column
 
     def __len__(self) -> int:
         return len(self.producer)
@@ -69,17 +72,21 @@ def between_stages(ops: OpTable, spec: PlanSpec) -> tuple[Messages, Numbers, Num
     inside, taken_inside = producer[~crosses], consumer[~crosses]
     if len(inside):
         producer, consumer, src, dst = (column[crosses] for column in (producer, consumer, src, dst))
-    is_forward = ops.kind[producer] == Kind.F
-    before = ops.stage[producer] - ~is_forward  # the stage before the link, whichever way it is crossed
-    size = spec.weights.sizes(spec.problem.costs.message, before, ops.microbatch[producer])
     issuer, receiver = producer, _taker(ops, consumer, spec)
     if index.has(*COMMUNICATION):
         key, consumer_key = index.key[producer], index.key[consumer]
+        is_forward = ops.kind[producer] == Kind.F
         issuer = np.where(is_forward, index.lookup(Kind.SEND_F)[key], index.lookup(Kind.SEND_B)[key])
         receiver = np.where(
             is_forward, index.lookup(Kind.RECV_F)[consumer_key], index.lookup(Kind.RECV_B)[consumer_key]
         )
-    return Messages(producer, issuer, receiver, consumer, src, dst, size), _taker(ops, taken_inside, spec), inside
+    bucket = Constant(np.int64(NONE), len(producer))
+    stage = np.minimum(ops.stage[producer], ops.stage[consumer])
+    return (
+        Messages(stage, producer, issuer, receiver, consumer, src, dst, bucket),
+        _taker(ops, taken_inside, spec),
+        inside,
+    )
 
 
 def _taker(ops: OpTable, consumer: Numbers, spec: PlanSpec) -> Numbers:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ppsim.ops import MOVES, Kind, Numbers, OpTable, among
-from ppsim.plan.holdings import kept_by_forward
+from ppsim.ops import MOVES, NONE, Constant, Kind, Numbers, OpTable, among
 from ppsim.plan.messages import Messages
-from ppsim.plan.spec import PlanSpec
 from ppsim.plan.wiring import Wiring
 
 
-def move_messages(ops: OpTable, spec: PlanSpec) -> Iterator[Messages]:
+def move_messages(ops: OpTable) -> Iterator[Messages]:
     """A message per move, of what the forward holds: from the rank to its peer (EVICT), or back (LOAD)."""
     moves = ops.index.select(*MOVES)
     if not len(moves):
@@ -22,13 +20,14 @@ def move_messages(ops: OpTable, spec: PlanSpec) -> Iterator[Messages]:
     here, there = ops.rank[moves], ops.peer[moves]
     backward = ops.index.lookup(Kind.B, Kind.I)[ops.index.key[moves]]
     yield Messages(
+        stage=ops.stage[moves],
         producer=moves,
         issuer=moves,
         receiver=np.full(len(moves), -1, np.int64),
         consumer=np.where(evict, -1, backward),
         src=np.where(evict, here, there).astype(np.int32),
         dst=np.where(evict, there, here).astype(np.int32),
-        bytes=kept_by_forward(ops, ops.index.lookup(Kind.F)[ops.index.key[moves]], spec),
+        bucket=Constant(np.int64(NONE), len(moves)),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ppsim.hardware.cluster import Link, Topology
@@ -10,22 +12,39 @@ from ppsim.plan.table import Routes
 from ppsim.units import to_ns
 
 
-def routed(src: Ints, dst: Ints, size: Column, topology: Topology) -> tuple[Routes, tuple[str, ...], Ints]:
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The distinct (source, destination) of messages, ascending, and which of them each message goes."""
+
+    ends: list[tuple[int, int]]
+    of_message: Ints
+
+    @classmethod
+    def of(cls, src: Ints, dst: Ints, ranks: int) -> Ways:
+        """Those of messages between so many ranks."""
+        if not len(src):
+            return cls([], np.empty(0, np.int32))
+        code = src.astype(narrowest(ranks * ranks))
+        code *= ranks
+        code += dst
+        codes, of_message = _distinct(code)
+        return cls([divmod(c, ranks) for c in codes.tolist()], np.asarray(of_message, np.int32))
+
+
+def routed(ways: Ways, size: Column, topology: Topology) -> tuple[Routes, tuple[str, ...], Ints]:
     """The distinct (source, destination, bytes), the ports in use, and the route of each message.
 
     A message from a rank to itself goes to its copy in another pipeline.
     """
-    if not len(src):
-        return *_routes([], topology), np.empty(0, np.int32)
+    if not ways.ends:
+        return *_routes([], topology), ways.of_message
     sizes, size_of = _distinct(size)
-    p = topology.ranks
-    code = src.astype(narrowest(p * p * len(sizes)))
-    code *= p
-    code += dst
-    if len(sizes) > 1:
-        code = code * len(sizes) + size_of
-    codes, code_of = _distinct(code)
-    ends = [(c // len(sizes) // p, c // len(sizes) % p, int(sizes[c % len(sizes)])) for c in codes.tolist()]
+    if len(sizes) == 1:
+        only = int(sizes[0])
+        return *_routes([(src, dst, only) for src, dst in ways.ends], topology), ways.of_message
+    code = ways.of_message.astype(narrowest(len(ways.ends) * len(sizes)))
+    codes, code_of = _distinct(code * len(sizes) + size_of)
+    ends = [(*ways.ends[c // len(sizes)], int(sizes[c % len(sizes)])) for c in codes.tolist()]
     return *_routes(ends, topology), np.asarray(code_of, np.int32)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind, Numbers, OpTable
 from ppsim.plan import batches
+from ppsim.plan.sizes import message_sizes
 from ppsim.plan.spec import Sending
 from ppsim.plan.table import Routes
 from ppsim.plan.wiring import Wiring
@@ -37,7 +38,7 @@ def _needs_receiver(wiring: Wiring, data: Numbers) -> Numbers:
         return data[:0]
     if sending.eager_bytes is None:
         return data
-    return data[np.flatnonzero(wiring.messages.bytes[data] > sending.eager_bytes)]
+    return data[np.flatnonzero(message_sizes(wiring.messages, wiring.ops, wiring.spec)[data] > sending.eager_bytes)]
 
 
 def _implied(wiring: Wiring, data: Numbers) -> None:

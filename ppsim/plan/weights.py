@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ppsim.ops import NONE, Column, Constant, Longs, Numbers
+from ppsim.ops import NONE, Column, Constant, Longs, Numbers, OpTable
 from ppsim.schedules.base import Slice
 from ppsim.units import to_bytes
 
@@ -20,6 +20,10 @@ class Weights:
 
     def __init__(self, given: tuple[Fraction, ...], slices: tuple[Slice, ...]) -> None:
         parts = len(slices)
+        if len(given) == parts == 1:
+            self.distinct, self._lengths = [given[0] * slices[0].time], [given[0] * slices[0].length]
+            self._index = np.zeros(1, np.int64)
+            return
         pairs = [(w * parts * s.time, w * parts * s.length) for w in given for s in slices]
         distinct = sorted(set(pairs))
         self.distinct = [time for time, _ in distinct]
@@ -33,14 +37,14 @@ class Weights:
             return np.zeros(len(microbatch), np.int64)
         return self._index[np.where(microbatch == NONE, 0, microbatch % len(self._index))]
 
-    def sizes(self, values: tuple[Fraction, ...], stage: Numbers, microbatch: Numbers) -> Column:
-        """Bytes of each row's stage's value, for its microbatch."""
-        table = np.array(per_value(values, lambda value: [to_bytes(value * length) for length in self._lengths]))
-        if len(self.distinct) > 1:
-            return table[stage, self.index(microbatch)]
-        if np.all(table == table[0]):
-            return Constant(table[0, 0], len(stage))
-        return table[:, 0][stage]
+    def sizes(self, values: tuple[Fraction, ...], ops: OpTable, rows: Numbers, stage: Numbers | None = None) -> Column:
+        """Bytes of each row's stage's value (or of another ``stage``'s), for its microbatch."""
+        by_stage = per_value(values, lambda value: [to_bytes(value * length) for length in self._lengths])
+        if len(self.distinct) == 1 and by_stage.count(by_stage[0]) == len(by_stage):
+            return Constant(np.int64(by_stage[0][0]), len(rows))
+        stage = ops.stage[rows] if stage is None else stage
+        table = np.array(by_stage)
+        return table[stage, self.index(ops.microbatch[rows])] if len(self.distinct) > 1 else table[:, 0][stage]
 
 
 def per_value(values: Iterable[Fraction], make: Callable[[Fraction], T]) -> list[T]:

@@ -5,40 +5,43 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from ppsim.analysis.result import Result
+from ppsim.analysis.closed_form import closed_form
+from ppsim.analysis.flow import Executed
 from ppsim.config.experiment import Experiment
 from ppsim.costs import TransformerCosts
+from ppsim.costs.base import total
 from ppsim.costs.transformer import active_parameters
-from ppsim.metrics import scalars
+from ppsim.metrics import Run, memory, scalars
 from ppsim.schedules import Problem
 
 
-def figures(result: Result) -> dict[str, Any]:
+def figures(done: Executed, spread: dict[str, Any] | None) -> dict[str, Any]:
     """Every scalar of the summary, the closed form's figures, the work of a step, and how far repeats spread."""
-    pipeline, theory = result.experiment.pipeline, result.theory
+    experiment = done.experiment
+    pipeline, theory = experiment.pipeline, closed_form(experiment.schedule, done.problem, done.run)
     found: dict[str, Any] = {
-        "schedule": result.schedule.name,
+        "schedule": experiment.schedule.name,
         "ranks": pipeline.ranks,
         "microbatches": pipeline.microbatches,
-        "virtual_stages": max(map(len, result.plan.placement.stages_of)),
+        "virtual_stages": max(map(len, done.run.plan.placement.stages_of)),
         "steps": pipeline.steps,
-        "engine": result.engine,
+        "engine": done.engine,
         "data_parallel": pipeline.data_parallel,
-        "heaviest_rank": _heaviest(result),
-        "device_memory_bytes": result.plan.capacity,
-        "work_s": float(work(result.experiment, result.problem)),
+        "heaviest_rank": _heaviest(done.run),
+        "device_memory_bytes": done.run.plan.capacity,
+        "work_s": float(work(experiment, done.problem)),
     }
-    found |= scalars(result.run)
-    if result.spread is not None:
-        for name, statistics in result.spread["figures"].items():
+    found |= scalars(done.run)
+    if spread is not None:
+        for name, statistics in spread["figures"].items():
             found |= {f"{name}.{statistic}": value for statistic, value in statistics.items()}
     return found | {f"theory.{key}": theory.get(key) for key in ("makespan_s", "bubble_ratio")}
 
 
-def _heaviest(result: Result) -> int | None:
+def _heaviest(run: Run) -> int | None:
     """The first rank that holds the most at its peak; None where nothing is held."""
-    peaks = [row["peak_memory_bytes"] for row in result.per_rank()]
-    return peaks.index(max(peaks)) if any(peaks) else None
+    peaks = run.once(memory.peak_bytes)
+    return int(peaks.argmax()) if peaks.any() else None
 
 
 def work(experiment: Experiment, problem: Problem) -> Fraction:
@@ -52,5 +55,5 @@ def work(experiment: Experiment, problem: Problem) -> Fraction:
         return Fraction(6 * active_parameters(costs.model) * samples * costs.tokens) / peak
     weights = experiment.pipeline.microbatch_weights
     units = problem.microbatches if weights is None else sum(weights, Fraction(0)) * len(problem.slices)
-    once = sum((f + b for f, b in zip(problem.costs.forward, problem.costs.backward, strict=True)), Fraction(0))
+    once = total(problem.costs.forward) + total(problem.costs.backward)
     return once * units * experiment.pipeline.data_parallel

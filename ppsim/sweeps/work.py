@@ -9,10 +9,10 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from importlib.util import find_spec
-from typing import Literal
 
-from ppsim.analysis.simulate import simulate
+from ppsim.analysis.flow import Flow
+from ppsim.analysis.simulate import spread
+from ppsim.engine import fastest
 from ppsim.errors import PpsimError
 from ppsim.sweeps.cases import Base, Resolver
 from ppsim.sweeps.db import Row
@@ -37,30 +37,27 @@ def begin() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def engine() -> Literal["compiled", "simpy"]:
-    """The fast engine, where numba is installed."""
-    return "compiled" if find_spec("numba") else "simpy"
-
-
 def run_batch(base: Base, tasks: Sequence[Task]) -> list[Row]:
     """The rows of a batch; whatever a case raises is its row's error."""
-    resolver = _resolver(base)
-    return [_row(resolver, *task) for task in tasks]
+    bench = _bench(base)
+    return [_row(*bench, *task) for task in tasks]
 
 
 @lru_cache(maxsize=2)
-def _resolver(base: Base) -> Resolver:
-    return Resolver(base)
+def _bench(base: Base) -> tuple[Resolver, Flow]:
+    """What serves one batch after the other."""
+    return Resolver(base), Flow()
 
 
-def _row(resolver: Resolver, identity: str, changes: str) -> Row:
+def _row(resolver: Resolver, flow: Flow, identity: str, changes: str) -> Row:
     begun = time.perf_counter()
     try:
         experiment = resolver.experiment(resolver.settings(json.loads(changes)))
         if resolver.id_of(experiment) != identity:
             raise PpsimError("this case is another one here: a file that it names differs, or the ppsim of this worker")
-        result = simulate(experiment, engine=engine())
-        return Row(identity, time.perf_counter() - begun, figures(result))
+        engine = fastest()
+        done = flow.execute(experiment, engine)
+        return Row(identity, time.perf_counter() - begun, figures(done, spread(done, engine)))
     except PpsimError as error:
         return Row(identity, time.perf_counter() - begun, error=str(error)[:LONGEST_ERROR])
     except Exception as error:  # one case's bug must not end the others' sweep
