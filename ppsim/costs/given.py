@@ -177,7 +177,7 @@ class GivenCosts(Model):
                 return default or (Fraction(0),) * stages
             ranked = isinstance(value, list) and by_rank
             values = (value,) * stages if isinstance(value, Fraction) else value
-            scaled = each(lambda one: one * factor, tuple(values[rank] for rank in rank_of) if ranked else values)
+            scaled = each(lambda one: one * factor, tuple(values[r] for r in rank_of) if ranked else tuple(values))
             if not shared:
                 return scaled
             return each(mul, scaled, tuple(map(of_its_rank, range(stages))) if ranked else shares)
