@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ppsim.formats.torch_live import from_torch as from_torch
     from ppsim.formats.traces import read_trace as read_trace
     from ppsim.metrics import metric as metric
+    from ppsim.report.page import view as view
     from ppsim.schedules import Schedule as Schedule
     from ppsim.sweeps.export import read_sweep as read_sweep
 
@@ -66,6 +67,7 @@ _PUBLIC = {
     "read_sweep": "ppsim.sweeps.export",
     "search": "ppsim.display.sweeping",
     "sweep": "ppsim.display.sweeping",
+    "view": "ppsim.report.page",
 }
 
 

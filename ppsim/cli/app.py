@@ -18,6 +18,7 @@ from ppsim.cli import (
     import_,
     listing,
     plot,
+    report,
     reproduce,
     run,
     search,
@@ -61,6 +62,7 @@ app.command()(plot.plot)
 app.command()(export.export)
 app.command()(listing.schema)
 app.command()(compare.compare)
+app.command()(report.report)
 app.command()(explain.explain)
 app.command()(fit.fit)
 app.command()(sweep.sweep)
