@@ -69,6 +69,23 @@ def test_a_metric_is_a_file(tmp_path: Path) -> None:
     assert [row["first_end_s"] for row in summary["per_rank"]] == [0.01, 0.02, 0.03, 0.04]
 
 
+def test_a_link_rule_is_a_file(tmp_path: Path) -> None:
+    """Three messages of 10 ms wait for each other: 0F0's goes at once, then the newest of the others; by queueing 0F1's.
+
+    Forwards of 4 ms end at 4, 8 and 12: 0F0's goes from 4 to 14, and 0F2's before 0F1's, to 24 and 34.
+    """
+    package = with_new("ppsim/network/sharing/newest.py", tmp_path)
+    (tmp_path / "three.yaml").write_text(
+        "schedule: forward_only\npipeline: {ranks: 2, microbatches: 3}\n"
+        "costs: {forward: [4 ms, 0 s], message: 10 MB}\n"
+        "cluster: {ranks_per_node: 1, inter_node: {bandwidth: 1 GB/s}, sharing: newest}\n"
+    )
+    call(package, "run", "three.yaml", "--out", "out")
+    rows = [line.split(",") for line in (tmp_path / "out" / "transfers.csv").read_text().splitlines()]
+    arrives = rows[0].index("arrive_s")
+    assert {row[0]: float(row[arrives]) for row in rows[1:]} == {"0F0": 0.014, "0F2": 0.024, "0F1": 0.034}
+
+
 def test_a_format_is_a_file(tmp_path: Path) -> None:
     """1F1B on two ranks, by hand: F 10 ms, B 20 ms."""
     package = with_new("ppsim/formats/starts_csv.py", tmp_path)

@@ -12,12 +12,13 @@ from fractions import Fraction
 
 import numpy as np
 
+from ppsim.analysis.crowding import sending, shared_ports, shared_switches
 from ppsim.analysis.remedy import Case, Remedy, ranks_named, time, times_scaled, with_costs
 from ppsim.analysis.whatif import on_cluster, without_recomputation
 from ppsim.hardware.cluster import PairLink
 from ppsim.metrics import bubble
 from ppsim.ops import MOVES, Kind, among
-from ppsim.plan import PlanSpec, Sending, check
+from ppsim.plan import PlanSpec, check
 from ppsim.schedules import known
 from ppsim.schedules.one_f_one_b import OneFOneB
 from ppsim.units import show
@@ -119,35 +120,6 @@ def messages(case: Case) -> Remedy | None:
         f"with {links} it would be",
         lambda before: on_cluster(before, links=[*before.topology.cluster.links, *freed]),
     )
-
-
-def shared_ports(case: Case) -> Remedy | None:
-    """NICs that several ranks share, where messages queue."""
-    sharing = case.spec.topology.cluster.ranks_per_nic
-    queued = int((case.result.timeline.transfer_start - case.result.timeline.ready).sum())
-    if sharing == 1 or not queued:
-        return None
-    return Remedy(
-        "queue",
-        f"messages queue for NICs that {sharing} ranks share",
-        "with one each it would be",
-        lambda before: on_cluster(before, ranks_per_nic=1),
-    )
-
-
-def sending(case: Case) -> Remedy | None:
-    """Sends and receives that hold their ranks."""
-    rules = case.spec.sending
-    if rules == Sending(receives=rules.receives):
-        return None
-    waits = "messages wait for receives and turns on their connection (runtime.transport)"
-    mode = "transport" if rules.transport is not None else rules.mode
-    found = {
-        "transport": waits,
-        "blocking": "sends hold their rank until the message has left (runtime.send: blocking)",
-        "rendezvous": "messages wait until their receiver asks for them (runtime.send: rendezvous)",
-    }.get(mode, "sends and receives go in batches that hold both ranks (runtime.p2p: fused)")
-    return Remedy("sending", found, "overlapped it would be", lambda before: replace(before, sending=Sending()))
 
 
 def recomputation(case: Case) -> Remedy | None:
@@ -289,7 +261,7 @@ def order(case: Case) -> Remedy | None:
 
 
 CAUSES: tuple[Cause, ...] = (
-    unequal_work, straggler, unequal_microbatches, messages, shared_ports, sending, recomputation, gradient_sync,
-    batch_normalisation, optimizer, overhead, moves, barrier, few_microbatches, order,
+    unequal_work, straggler, unequal_microbatches, messages, shared_ports, shared_switches, sending, recomputation,
+    gradient_sync, batch_normalisation, optimizer, overhead, moves, barrier, few_microbatches, order,
 )  # fmt: skip
 """Every cause; of two that would win the same the earlier is named."""

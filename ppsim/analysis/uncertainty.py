@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from statistics import NormalDist
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.ops import Longs
-from ppsim.plan.table import Plan, Routes
+from ppsim.plan.table import Lines, Plan, Routes
 
 Factors = NDArray[np.float64]
 CONFIDENCE = 0.95
@@ -58,7 +59,9 @@ def perturbed(plan: Plan, settings: Uncertainty, stream: np.random.SeedSequence)
         sender = routes.src[transfers.route]
         on_way = _factors(jitter.transfers, jitter.scope, sender, plan.ops.ranks, of_transfers)
         routes = _own_routes(routes, transfers.route, on_way)
+        lines = _own_lines(plan.lines, transfers.route, on_way)
         transfers = replace(transfers, route=np.arange(len(transfers), dtype=np.int32))
+        plan = replace(plan, lines=lines)
     return replace(plan, duration=_scaled(plan.duration, factor), routes=routes, transfers=transfers)
 
 
@@ -89,6 +92,16 @@ def _own_routes(routes: Routes, route: NDArray[np.int32], factor: Factors) -> Ro
         routes.egress[route],
         routes.ingress[route],
     )
+
+
+def _own_lines(lines: Lines | None, route: NDArray[np.int32], factor: Factors) -> Lines | None:
+    """The lines of a route for every transfer, with its own work."""
+    if lines is None:
+        return None
+    scaled = tuple(
+        lines.work[way] * Fraction(times) for way, times in zip(route.tolist(), factor.tolist(), strict=True)
+    )
+    return Lines(lines.capacity, scaled, tuple(lines.lines[way] for way in route.tolist()))
 
 
 def statistics(values: Sequence[float]) -> dict[str, float | None]:

@@ -63,7 +63,7 @@ def split(result: Result, engine: Engine = "auto") -> Split:
 
 def _free_links(spec: PlanSpec) -> PlanSpec:
     """The same with links that cost nothing."""
-    return on_cluster(spec, intra_node=None, inter_node=None, links=[])
+    return on_cluster(spec, intra_node=None, inter_node=None, links=[], switches=[])
 
 
 def without_recomputation(spec: PlanSpec) -> PlanSpec:

@@ -10,6 +10,7 @@ from ppsim.engine import simpy_engine
 from ppsim.engine.timeline import Timeline
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, shown
+from ppsim.network import rule_of
 from ppsim.plan.table import Plan
 
 Engine = Literal["auto", "simpy", "compiled"]
@@ -25,7 +26,12 @@ def run(plan: Plan, engine: Engine = "auto", watch: Watch | None = None) -> tupl
     """
     if engine not in get_args(Engine):
         raise ConfigError(f"engine: {shown(engine)} is none; known: {', '.join(get_args(Engine))}")
-    if engine == "simpy" or (engine == "auto" and len(plan.ops) <= SIMPY_UP_TO):
+    why_not = rule_of(plan).not_compiled if plan.ports else None
+    if engine == "compiled" and why_not:
+        raise ConfigError(
+            f"engine: 'compiled' doesn't play cluster.sharing: {plan.sharing}: {why_not}; take 'auto' or 'simpy'"
+        )
+    if engine == "simpy" or why_not or (engine == "auto" and len(plan.ops) <= SIMPY_UP_TO):
         return simpy_engine.run(plan, watch), "simpy"
     try:
         compiled = _compiled()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim.formats._chrome_order import Flow
-from ppsim.formats._chrome_tracks import Tracks
+from ppsim.formats._chrome_tracks import Tracks, side_by_side
 from ppsim.metrics import Run, waits
 from ppsim.metrics.memory import Curves
 from ppsim.ops import COMMUNICATION, COMPUTE, NONE, Kind, Longs
@@ -61,7 +61,12 @@ class Ports:
         self.made = [names[row] for row in transfers.producer.tolist()]
         self.route = transfers.route.tolist()
         port = (routes.egress if sending else routes.ingress).tolist()
-        self.track = [tracks.of_port[number] if number != NONE else "" for number in port]
+        egress, ingress, _ = side_by_side(timeline)
+        places = (egress if sending else ingress).tolist()
+        self.track = [
+            tracks.of_port[port[route]][place] if port[route] != NONE else ""
+            for route, place in zip(self.route, places, strict=True)
+        ]
         self.about = [
             f'"src":{src},"dst":{dst},"bytes":{size}'
             for src, dst, size in zip(routes.src.tolist(), routes.dst.tolist(), routes.bytes.tolist(), strict=True)
@@ -86,7 +91,7 @@ class Ports:
         route, start = self.route[transfer], self.start[transfer]
         wait = _us(start - self.ready[transfer])
         args = f'"op":"{self.made[transfer]}",{self.about[route]},"wait_us":{wait}'
-        place = f'"cat":"{self.sort[transfer]}",{self.track[route]}'
+        place = f'"cat":"{self.sort[transfer]}",{self.track[transfer]}'
         return _span(self.name[transfer], place, (start, self.left[transfer]), args)
 
 

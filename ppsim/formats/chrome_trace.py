@@ -18,7 +18,7 @@ from typing import TextIO
 from ppsim.analysis.result import Result
 from ppsim.formats._chrome_events import Counters, Ends, Ports, Spans
 from ppsim.formats._chrome_order import Flow, What, ordered
-from ppsim.formats._chrome_tracks import Tracks
+from ppsim.formats._chrome_tracks import Tracks, side_by_side
 from ppsim.formats.base import file_format
 from ppsim.metrics import Run, memory
 
@@ -46,7 +46,7 @@ def text(source: Run | Result) -> str:
 
 def _events(run: Run) -> Iterator[str]:
     """Names first, then everything in the order of time."""
-    tracks, flow = Tracks.of(run.plan), Flow.of(run.timeline)
+    tracks, flow = Tracks.of(run.plan, side_by_side(run.timeline)[2]), Flow.of(run.timeline)
     curves = run.once(memory.curves) if "memory" in run.knows else None
     names = run.plan.ops.names
     text_of: dict[int, Callable[[int], str]] = {

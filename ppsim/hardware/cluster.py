@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from ppsim._model import Flag, Model, OneOrMore, Whole, one_or_list
 from ppsim.hardware import catalog
 from ppsim.hardware.device import Device, DeviceField, from_catalog, row_of
+from ppsim.hardware.sharing import Sharing, Switch
 from ppsim.units import Factor, PositiveBandwidth, Time
 
 ZERO = Fraction(0)
@@ -103,6 +104,11 @@ class Cluster(Model):
     """How ranks fill the nodes: in order, each mirror pair (r, p-1-r) side by side, or a list of the ranks in order."""
     links: list[PairLink] = Field([])
     """Pairs of ranks whose link differs."""
+    sharing: Sharing = "queueing"
+    """How messages share what they go over: `queueing`, one at a time, first come, first served; `fair`, all at once,
+    each with a max-min fair share of its ports, link and switches."""
+    switches: list[Switch] = Field([])
+    """Switches that several ranks share, under `sharing: fair`."""
 
     def seats(self, ranks: int) -> list[int]:
         """Ranks in the order in which they fill the nodes."""
@@ -161,6 +167,7 @@ class Cluster(Model):
                     "as one domain with 'nvlink_domain', or put them on one node with 'placement'",
                 )
             seen.setdefault(pair, index)
+        yield from self._switch_problems(ranks)
         named = self.intra_node is not None or self.inter_node is not None or bool(self.links)
         if named and ranks > 1:
             pairs = [(topology.near(a, b)) for a, b in zip(range(ranks - 1), range(1, ranks), strict=True)]
@@ -177,6 +184,24 @@ class Cluster(Model):
                     f"missing: {ranks} ranks at {per_node} per node are on {-(-ranks // per_node)} nodes; name the "
                     "link between nodes, or write 'free'",
                 )
+
+    def carried(self, switch: Switch) -> Literal["intra_node", "inter_node"]:
+        """The link whose messages go through a switch."""
+        return switch.carries or ("inter_node" if self.inter_node is not None else "intra_node")
+
+    def _switch_problems(self, ranks: int) -> Iterator[tuple[str, str]]:
+        if self.switches and self.sharing == "queueing":
+            yield "switches", "messages share a switch under 'sharing: fair' alone; add that, or leave them out"
+        for index, switch in enumerate(self.switches):
+            key = f"switches.{index}"
+            unknown = [rank for rank in switch.ranks if not 0 <= rank < ranks]
+            link: Link | None = getattr(self, self.carried(switch))
+            if unknown:
+                yield f"{key}.ranks", f"rank {unknown[0]} is unknown; the ranks are 0 to {ranks - 1}"
+            elif len(set(switch.ranks)) < len(switch.ranks):
+                yield f"{key}.ranks", "a rank is named twice"
+            if link is None or link.bandwidth is None:
+                yield key, f"it carries messages of {self.carried(switch)}, which has no bandwidth; give that one"
 
 
 def _class_of(row: str | None) -> str | None:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from ppsim.network.base import Moments, Rule, Traffic, Transport
+from ppsim.network.base import Load, Moments, Rule, Traffic, Transport
 from ppsim.plan.table import Plan
 
-__all__ = ["Moments", "Rule", "Traffic", "Transport", "rule_of", "transport"]
+__all__ = ["Load", "Moments", "Rule", "Traffic", "Transport", "rule", "rule_of", "transport"]
 
 
 def rule_of(plan: Plan) -> Rule:
     """The rule by which a plan's messages share what they go over."""
-    found: Rule = import_module(f"ppsim.network.sharing.{plan.sharing}").RULE
+    return rule(plan.sharing)
+
+
+def rule(name: str) -> Rule:
+    """A rule by its name."""
+    found: Rule = import_module(f"ppsim.network.sharing.{name}").RULE
     return found
 
 

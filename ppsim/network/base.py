@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import NamedTuple, Protocol
 
 from ppsim.ops import Constant, Longs
@@ -41,6 +42,13 @@ class Moments(NamedTuple):
     left: Longs
 
 
+class Load(NamedTuple):
+    """What a port has to carry: the time that it takes alone, in seconds, over a link of that bandwidth (None: any)."""
+
+    seconds: Fraction
+    bandwidth: Fraction | None
+
+
 class Rule(Protocol):
     """How messages share ports, links and switches."""
 
@@ -58,6 +66,9 @@ class Rule(Protocol):
 
     def busy(self, plan: Plan, moments: Moments) -> Longs:
         """How long each port has messages on it, ns."""
+
+    def least(self, loads: Iterable[Load]) -> Fraction:
+        """Seconds in which a port can't have carried all of that."""
 
     def violations(self, plan: Plan, moments: Moments) -> Iterator[str]:
         """What contradicts the rule: nothing, or there is a bug in the engine."""

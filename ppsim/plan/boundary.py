@@ -170,6 +170,8 @@ def _batch_sync(wiring: Wiring) -> None:
                 waiting = wiring.head[here[ops.stage[here] == neighbour]]
                 sent = message_of[producers]
                 local, sent = producers[sent < 0], sent[sent >= 0]
+                if spec.topology.cluster.sharing != "queueing":  # then one that is sent later may be there first
+                    wiring.starts.add(np.repeat(waiting, len(sent)), np.tile(events.arrive(sent), len(waiting)))
                 pair = messages.src[sent].astype(np.int64) * spec.problem.ranks + messages.dst[sent]
                 last_sent = _last_of_each(pair, messages.issuer[sent], sent)
                 last_local = _last_of_each(ops.rank[local], local, local)

@@ -11,6 +11,7 @@ from ppsim.ops import Kind, OpTable
 from ppsim.plan.check import CheckedOrders
 from ppsim.plan.durations import durations
 from ppsim.plan.holdings import static
+from ppsim.plan.lines import shared
 from ppsim.plan.routes import routed
 from ppsim.plan.sending import leave_at_once
 from ppsim.plan.sizes import Sizes, message_sizes
@@ -29,6 +30,7 @@ def build(orders: CheckedOrders, spec: PlanSpec, structures: Structures | None =
     ops, problem = made.ops, spec.problem
     size = message_sizes(made.messages, ops, spec)
     routes, ports, route = routed(made.ways, size, spec.topology)
+    routes, lines = shared(routes, spec.topology)
     capacity = spec.topology.cluster.device.memory
     plan = Plan(
         ops=ops,
@@ -49,6 +51,8 @@ def build(orders: CheckedOrders, spec: PlanSpec, structures: Structures | None =
         barrier=spec.barrier,
         asynchronous=problem.stream,
         versions=made.versions,
+        sharing=spec.topology.cluster.sharing,
+        lines=lines,
         notices=tuple(_notices(ops, problem.costs.halves_assumed)),
     )
     _countable(plan)

@@ -80,6 +80,7 @@ def decides(spec: PlanSpec) -> Hashable:
         (costs.atomic_pairs, tuple(seconds > 0 for seconds in costs.optimizer)),
         costs.summed if sums else None,
         costs.message if spec.sending.eager_bytes is not None else None,
+        spec.topology.cluster.sharing,
     )
 
 

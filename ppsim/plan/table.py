@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated
 
@@ -92,6 +93,23 @@ class Routes:
     latency: Annotated[Longs, About("its flight after that", "ns")]
     egress: Annotated[Ints, About("the port that it leaves by", "place in Plan.ports", "-1")]
     ingress: Annotated[Ints, About("the port that it comes in by", "place in Plan.ports", "-1")]
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """What messages go over and may share, where they don't queue for ports: ports, by number, then links and switches.
+
+    Exact; a line carries ``capacity`` bytes per second. Each route has ``work`` bytes (its overhead among them) to
+    carry over its ``lines``.
+    """
+
+    capacity: tuple[Fraction, ...]
+    work: tuple[Fraction, ...]
+    lines: tuple[tuple[int, ...], ...]
+
+    def alone(self, route: int) -> Fraction:
+        """Seconds that a message takes with nothing else on its way."""
+        return self.work[route] / min(self.capacity[line] for line in self.lines[route])
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,6 +199,8 @@ class Plan:
     """Of an asynchronous schedule."""
     sharing: str = "queueing"
     """The rule by which messages share what they go over: a module of ``network.sharing``."""
+    lines: Lines | None = None
+    """What messages share; None where they queue for ports, which carry one at a time."""
     turns: Turns | None = None
     """Of messages that are exchanged in turns; None once a run has shown whose turn was when."""
     notices: tuple[Notice, ...] = ()

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 from ppsim.config.experiment import Experiment
 from ppsim.hardware.cluster import Route
+from ppsim.network import Load, rule
 from ppsim.plan.holdings import static
 from ppsim.schedules import Problem
 from ppsim.units import to_bytes
@@ -26,7 +27,7 @@ def port_bound(experiment: Experiment, problem: Problem) -> Fraction:
         return Fraction(0)
     weights = experiment.pipeline.microbatch_weights or [Fraction(1)] * experiment.pipeline.microbatches
     messages, length = problem.microbatches, sum(weights, Fraction(0)) * len(problem.slices)
-    ports: dict[str, Fraction] = {}
+    ports: dict[str, list[Load]] = {}
     for stage, ((rank,), (after,)) in enumerate(zip(placement.ranks_of[:-1], placement.ranks_of[1:], strict=True)):
         ways = [(rank, after), (after, rank)] if experiment.schedule.trains else [(rank, after)]
         for src, dst in ways if rank != after else []:
@@ -34,12 +35,14 @@ def port_bound(experiment: Experiment, problem: Problem) -> Fraction:
             on_wire = length * problem.costs.message[stage] / route.link.bandwidth if route.link.bandwidth else 0
             taken = on_wire + messages * (route.link.overhead - NS)
             for port in filter(None, (route.egress, route.ingress)):
-                ports[port] = ports.get(port, Fraction(0)) + taken
+                ports.setdefault(port, []).append(Load(taken, route.link.bandwidth))
     for stage, (rank,) in enumerate(placement.ranks_of):
         route = topology.replica_route(rank)
         for port in filter(None, (route.egress, route.ingress)):
-            ports[port] = ports.get(port, Fraction(0)) + _sync(experiment, problem, stage, route)
-    return max(ports.values(), default=Fraction(0))
+            sync = _sync(experiment, problem, stage, route)
+            ports.setdefault(port, []).append(Load(sync, route.link.bandwidth))
+    least = rule(topology.cluster.sharing).least
+    return max((least(loads) for loads in ports.values()), default=Fraction(0))
 
 
 def _sync(experiment: Experiment, problem: Problem, stage: int, route: Route) -> Fraction:

@@ -7,11 +7,12 @@ whose two ports are free. Transfers are numbered by their issuers' rows, so that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from fractions import Fraction
 from heapq import heappop, heappush
 
 import numpy as np
 
-from ppsim.network.base import Moments
+from ppsim.network.base import Load, Moments
 from ppsim.ops import NONE, Constant, Longs
 from ppsim.plan import Plan
 
@@ -28,7 +29,7 @@ class _Lane:
         return self.waiting[0]
 
 
-class _Queues:
+class Queues:
     """Ports and the lanes between them; granted in sets when the instant settles."""
 
     def __init__(self, plan: Plan) -> None:
@@ -56,8 +57,12 @@ class _Queues:
         """Let a transfer wait for its two ports."""
         lane = self.lane[transfer]
         if lane is not None:
-            heappush(lane.waiting, (now, transfer))
+            heappush(lane.waiting, self.turn(transfer, now))
             self.touched.add(lane)
+
+    def turn(self, transfer: int, now: int) -> tuple[int, int]:
+        """What orders a transfer that is ready now among others; ends with its number."""
+        return now, transfer
 
     def settle(self, now: int) -> Iterable[int]:
         """One pass over the waiting transfers in their order; each starts if both its ports are free.
@@ -92,14 +97,14 @@ class _Queues:
         return left
 
 
-class _Queueing:
+class Queueing:
     """The rule; both engines play it."""
 
-    not_compiled = None
+    not_compiled: str | None = None
 
-    def traffic(self, plan: Plan) -> _Queues:
+    def traffic(self, plan: Plan) -> Queues:
         """All ports are free."""
-        return _Queues(plan)
+        return Queues(plan)
 
     def freed_by(self, plan: Plan, moments: Moments) -> tuple[Longs | Constant, Longs | Constant]:
         """For each transfer that queued the one whose leaving let it start, and their port; (-1, -1) for the others.
@@ -134,6 +139,10 @@ class _Queueing:
             np.add.at(total, port[used], (messages * plan.routes.occupancy)[used])
         return total
 
+    def least(self, loads: Iterable[Load]) -> Fraction:
+        """One after the other."""
+        return sum((load.seconds for load in loads), Fraction(0))
+
     def violations(self, plan: Plan, moments: Moments) -> Iterator[str]:
         """Ports that carry two messages at once."""
         for column in (plan.routes.egress, plan.routes.ingress):
@@ -146,4 +155,4 @@ class _Queueing:
                 yield f"port {plan.ports[int(port[a[clash][0]])]} carried two messages at once"
 
 
-RULE = _Queueing()
+RULE = Queueing()
