@@ -83,6 +83,15 @@ class Miss(Model):
     """The effect that is outside the model, and how large it would have to be."""
 
 
+class Lines(Model):
+    """How a figure of lines is drawn."""
+
+    x: str
+    """The column along."""
+    by: list[str] = Field(min_length=1)
+    """Columns; a line for each of their values."""
+
+
 class Figure(Model):
     """One published table or figure: its rows, the experiment, and what is compared."""
 
@@ -124,6 +133,8 @@ class Figure(Model):
     """Known misses, with their reasons."""
     label: list[str] = Field([])
     """Columns that name a row (default: all that settings use)."""
+    plot: Lines | None = None
+    """Drawn as lines, as the paper draws it (default: bars side by side, or points of many rows)."""
     assumes: list[str] = Field([])
     """What the paper doesn't say and was assumed."""
 
