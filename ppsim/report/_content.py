@@ -168,7 +168,7 @@ class Content:
         if self.curves and len(self.run.once(memory.curves).rank) > MOST_MOMENTS:
             found.append("memory curves show the highs and lows of every short while")
         if not self.uses_links:
-            found.append("messages take no time")
+            found.append("messages take no time" if "links" in self.run.knows else "what its messages take isn't known")
         if not self.linked:
             found.append("what its ops waited for isn't known")
         return found

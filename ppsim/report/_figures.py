@@ -15,9 +15,9 @@ from ppsim.report import _looks as looks
 from ppsim.report._bars import Bars
 from ppsim.report._content import Content
 
-WEBGL_ABOVE = 5_000
-"""So many ops are drawn by the graphics card; transfers, of which a page has one figure more, never: without such a
-card each figure that asks for it takes two seconds."""
+EDGED = 5_000
+"""So many ops have an edge. None are drawn by WebGL: where it runs in software, as on servers, it takes thrice as long
+to open a page as the canvas does, and while one pans the canvas draws every tenth bar."""
 LEFT, RIGHT = 84, 16
 """Pixels beside every figure's frame, so that their time axes lie above each other."""
 HINT = "Click an op, or a row of the table of ops: the chain that made it start then lights up and is told here."
@@ -124,7 +124,7 @@ def _script() -> str:
     return files("ppsim.report").joinpath("report.js").read_text(encoding="utf-8")
 
 
-def _figure(title: str, time: Axis, height: int, bars: int, **more: Any) -> Any:
+def _figure(title: str, time: Axis, height: int, **more: Any) -> Any:
     """An empty figure over the time axis: drag to pan, Ctrl and the wheel to zoom, or the tools above it."""
     from bokeh.models import BoxZoomTool, PanTool, PlainText, ResetTool, Title, WheelZoomTool
     from bokeh.plotting import figure
@@ -133,8 +133,8 @@ def _figure(title: str, time: Axis, height: int, bars: int, **more: Any) -> Any:
     tools = [PanTool(), wheel, BoxZoomTool(), ResetTool()]
     made = figure(
         height=height, sizing_mode="stretch_width", x_range=time.range, tools=tools, toolbar_location="above",
-        min_border_left=LEFT, min_border_right=RIGHT, output_backend="webgl" if bars > WEBGL_ABOVE else "canvas",
-        background_fill_alpha=0, border_fill_alpha=0, outline_line_color=None, **more,
+        min_border_left=LEFT, min_border_right=RIGHT, background_fill_alpha=0, border_fill_alpha=0,
+        outline_line_color=None, **more,
     )  # fmt: skip
     made.title = Title(text=PlainText(title), text_color=looks.INK, text_font_size="13px")
     made.toolbar.logo, made.toolbar.active_scroll = None, wheel
@@ -148,14 +148,14 @@ def _figure(title: str, time: Axis, height: int, bars: int, **more: Any) -> Any:
     return made
 
 
-def _lined(title: str, time: Axis, lines: Sequence[str], bars: int) -> Any:
+def _lined(title: str, time: Axis, lines: Sequence[str]) -> Any:
     """A figure with a line for each name, from the top."""
     from bokeh.models import FixedTicker, Range1d
 
     count = max(len(lines), 1)
     height = 96 + min(max(26 * count, 60), 520)
     every = max(-(-count * 14 // (height - 96)), 1)
-    made = _figure(title, time, height, bars, y_range=Range1d(count - 0.5, -0.5))
+    made = _figure(title, time, height, y_range=Range1d(count - 0.5, -0.5))
     made.yaxis.ticker = FixedTicker(ticks=list(range(0, count, every)))
     made.yaxis.major_label_overrides = {number: lines[number] for number in range(0, len(lines), every)}
     return made
@@ -165,14 +165,14 @@ def _gantt(content: Content, time: Axis, ops: Any) -> Any:
     from bokeh.models import ColumnDataSource
 
     idle, ranks = content.idle, content.run.plan.ops.ranks
-    made = _lined(f"{content.label}: ops", time, [str(rank) for rank in range(ranks)], len(content.ops))
+    made = _lined(f"{content.label}: ops", time, [str(rank) for rank in range(ranks)])
     made.yaxis.axis_label = "rank"
     made.hbar(
         y="y", left="left", right="right", height=0.8, fill_color="colour", line_color=None,
         source=ColumnDataSource(_idle_columns(idle, time)),
     )  # fmt: skip
     shapes = {name: name if name in ops.data else other for name, other in (("y", "rank"), ("height", 0.8))}
-    edge = looks.INK if len(content.ops) <= WEBGL_ABOVE else None
+    edge = looks.INK if len(content.ops) <= EDGED else None
     drawn = made.hbar(
         left="left", right="right", fill_color="colour", line_color=edge, line_width=0.5, nonselection_fill_alpha=0.2,
         nonselection_line_color=None, source=ops, name="ops", **shapes,
@@ -209,7 +209,7 @@ def _memory(content: Content, time: Axis) -> Any:
 
     highest = max(int(held.max()) for _, _, held in content.curves)
     unit, capacity = scales.fitting(highest, scales.SIZES), content.run.plan.capacity
-    made = _figure(f"{content.label}: memory", time, 300, 0)
+    made = _figure(f"{content.label}: memory", time, 300)
     made.yaxis.axis_label = f"memory [{unit.name}]"
     made.y_range.start, made.y_range.end = 0, 1.08 * max(highest, 1) / unit.of
     colours = turbo(len(content.curves) + 2)[1:-1]
@@ -242,7 +242,7 @@ def _memory(content: Content, time: Axis) -> Any:
 
 def _links(content: Content, time: Axis, transfers: Any) -> Any:
     lines = [f"{src} → {dst}" if src != dst else f"sync of {src}" for src, dst in content.ways]
-    made = _lined(f"{content.label}: links", time, lines, 0)
+    made = _lined(f"{content.label}: links", time, lines)
     made.yaxis.axis_label = "from rank → to rank"
     colour = looks.BUSY.colour
     if np.any(content.transfers.row < 0):
