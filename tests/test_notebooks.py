@@ -26,7 +26,9 @@ def code(notebook: Any) -> list[Any]:
 
 
 def test_all_are_there() -> None:
-    names = ["01_quickstart", "02_sweep_p_m", "03_memory", "04_schedules", "05_real_runs", "06_your_trace"]
+    names = [
+        "01_quickstart", "02_sweep_p_m", "03_memory", "04_schedules", "05_real_runs", "06_your_trace", "07_papers",
+    ]  # fmt: skip
     assert [path.stem for path in NOTEBOOKS] == names
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ppsim.plot.style import save
+from ppsim.plot.style import OURS, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,7 @@ def figure(table: Table) -> Axes:
     rows = [row for row in table.rows if row.simulated is not None]
     bars = table.figure.plot is None and len(rows) <= MOST_BARS
     drawn = Figure(figsize=(max(5.0, 1.6 + 0.32 * len(rows)) if bars else 6.2, 4.6), layout="constrained")
+    drawn.set_label(OURS)
     axes = drawn.add_subplot()
     if table.figure.plot is not None:
         _lines(axes, table, rows)
