@@ -5,21 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ppsim.analysis import whatif
+from ppsim.analysis.alternatives import MOST_OPS
 from ppsim.analysis.limit import lines
 from ppsim.analysis.measured.result import MeasuredResult
 from ppsim.analysis.measured.run import compute_span
 from ppsim.analysis.result import Result
+from ppsim.analysis.simulate import simulate
+from ppsim.config.resolved import operations
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import PpsimError, shown
+from ppsim.metrics.throughput import period_s
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 Some = Result | MeasuredResult
+STEPS = 4
+"""Enough for the period of steps without a barrier to be seen."""
+
+
+class Gain(NamedTuple):
+    """What a step takes, in seconds, among many without a barrier: of one schedule, and of one that it then beats."""
+
+    schedule: str
+    period_s: float
+    than: str
+    than_period_s: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,6 +80,26 @@ class Comparison:
         return tuple(m is not None and not beaten(t, m) for t, m in points)
 
     @cached_property
+    def gains_over_steps(self) -> tuple[Gain, ...]:
+        """Results that another one beats in a single step, and that beat it over many steps without a barrier.
+
+        A rank of theirs has a shorter span, which is what such a step takes where the next one needn't wait. The
+        periods are simulated.
+        """
+        found = []
+        pairs = zip(self.results, self.labels, strict=True)
+        simulated = [(result, label) for result, label in pairs if isinstance(result, Result)]
+        for slow, label in simulated:
+            rivals = [(fast, name) for fast, name in simulated if _beaten(slow, fast)]
+            if not rivals:
+                continue
+            fast, name = min(rivals, key=lambda rival: rival[0].summary["max_span_s"])
+            mine, its = _period(slow), _period(fast)
+            if mine is not None and its is not None and mine < its:
+                found.append(Gain(label, mine, name, its))
+        return tuple(found)
+
+    @cached_property
     def rows(self) -> list[dict[str, Any]]:
         """One row per result; keys end in their unit."""
         return [
@@ -108,6 +143,28 @@ class Comparison:
 
 def _name(result: Some) -> str:
     return f"measured {result.name}" if isinstance(result, MeasuredResult) else result.experiment.name
+
+
+def _beaten(slow: Result, fast: Result) -> bool:
+    """Whether ``slow`` takes more memory and no less time in its step, though each of its ranks has a shorter span."""
+    a, b = slow.summary, fast.summary
+    return bool(
+        a["makespan_s"] >= b["makespan_s"]
+        and a["peak_memory_bytes"] > b["peak_memory_bytes"]
+        and a["max_span_s"] < min(b["max_span_s"], b["makespan_s"])
+        and not (slow.plan.asynchronous or fast.plan.asynchronous)
+    )
+
+
+def _period(result: Result) -> float | None:
+    """Seconds of a step among several without a barrier; None where simulating them takes long."""
+    experiment = result.experiment
+    if STEPS * operations(experiment) > MOST_OPS:
+        return None
+    pipeline = experiment.pipeline.model_copy(update={"steps": STEPS})
+    runtime = experiment.runtime.model_copy(update={"barrier": False})
+    several = simulate(experiment.model_copy(update={"pipeline": pipeline, "runtime": runtime}))
+    return period_s(several.run)
 
 
 def compare(results: Sequence[Some]) -> Comparison:

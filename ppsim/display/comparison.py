@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from ppsim._words import percent, seconds, size
@@ -26,11 +27,21 @@ def comparison(found: Comparison, console: Console) -> None:
     for i in order:
         row = found.rows[i]
         console.print(f"{row['schedule']}: {row['limit']}", soft_wrap=True)
-    for note in NOTES:
+    for note in notes(found):
         put(note, console)
     if found.measured:
         spans = ", ".join(f"{row['schedule']} {seconds(row['compute_span_s'])}" for row in found.rows)
         console.print(f"from the first forward to the last backward, all that is measured: {spans}", soft_wrap=True)
+
+
+def notes(found: Comparison) -> Iterator[str]:
+    """What there is to say below the table: who gains over several steps alone, and what the columns mean."""
+    for gain in found.gains_over_steps:
+        yield (
+            f"{gain.schedule}: its memory pays over several steps without a barrier alone (runtime.barrier: false): "
+            f"then a step takes {seconds(gain.period_s)}, {gain.than}'s {seconds(gain.than_period_s)}"
+        )
+    yield from NOTES
 
 
 def compared(row: dict[str, Any]) -> dict[str, str]:

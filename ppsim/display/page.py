@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ppsim.analysis.limit import lines
-from ppsim.display.comparison import NOTES, compared
+from ppsim.display.comparison import compared, notes
 from ppsim.display.headline import COLUMNS, headline, rank_rows
 from ppsim.errors import printable
 
@@ -35,8 +35,8 @@ def of_comparison(found: Comparison) -> str:
     rows = [compared(row) for row in found.rows]
     columns = [*rows[0], "limit"]
     cells = ([*row.values(), of["limit"]] for row, of in zip(rows, found.rows, strict=True))
-    notes = "".join(f"<p>{html.escape(note)}</p>" for note in NOTES)
-    return f"{_table(cells, columns)}{notes}{_picture(plot.charts(found))}"
+    below = "".join(f"<p>{html.escape(note)}</p>" for note in notes(found))
+    return f"{_table(cells, columns)}{below}{_picture(plot.charts(found))}"
 
 
 def of_figure(drawn: Any) -> bytes | None:
