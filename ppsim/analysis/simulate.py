@@ -12,7 +12,7 @@ from ppsim.analysis.flow import Executed, Flow
 from ppsim.analysis.result import Result
 from ppsim.analysis.uncertainty import repeats
 from ppsim.config.experiment import Experiment
-from ppsim.config.notices import notices
+from ppsim.config.notices import notices, what_saves_memory
 from ppsim.engine import Engine, fastest, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, Notice, PpsimError, shown
@@ -36,12 +36,19 @@ def simulate(
         *notices(done.experiment, done.problem),
         *done.plan.notices,
         *_unused(done.experiment, done.problem, done.plan),
-        *too_much(done.run),
+        *_too_much(done),
     ]
     return Result(
         done.experiment, done.problem, done.orders, done.run, done.engine, tuple(dict.fromkeys(found)),
         spread(done, engine),
     )  # fmt: skip
+
+
+def _too_much(done: Executed) -> Iterator[Notice]:
+    """What doesn't fit, with the settings that help."""
+    for notice in too_much(done.run):
+        helps = what_saves_memory(done.experiment, done.problem)
+        yield notice._replace(message=f"{notice.message}; what helps: {helps}")
 
 
 def simulate_many(

@@ -15,6 +15,7 @@ from ppsim.schedules import Problem
 from ppsim.schedules.registry import plugin_notices
 from ppsim.units import both_forms, parse, show, to_ns
 
+MORE_RANKS = "more pipeline.ranks, each with a smaller part of the model"
 SLIPS = (8, 1000, 1024)
 """Factors by which a unit is mistaken: bits for bytes, a prefix."""
 
@@ -96,9 +97,24 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
                 "weights_alone",
                 "costs.weights",
                 f"weights, gradients and optimizer state of rank {rank} alone need {show(needed, 'size')}, the device "
-                f"has {show(cluster.device.memory, 'size')}",
+                f"has {show(cluster.device.memory, 'size')}; what helps: {MORE_RANKS}",
             )
             return
+
+
+def what_saves_memory(experiment: Experiment, problem: Problem) -> str:
+    """The settings with which less is held at once; where what is held throughout is too much, those for that."""
+    memory = experiment.topology().cluster.device.memory
+    if memory is not None and any(problem.held_throughout(rank) > memory for rank in range(problem.ranks)):
+        return MORE_RANKS
+    pipeline, costs = experiment.pipeline, problem.costs
+    found = [experiment.schedule.saves_memory]
+    kept = any(small < whole for small, whole in zip(costs.stage_input, costs.activation, strict=True))
+    found += (
+        ["pipeline.recompute: full"] if pipeline.recompute == "none" and experiment.schedule.trains and kept else []
+    )
+    found += ["a smaller pipeline.micro_batch_size"] if (pipeline.micro_batch_size or 1) > 1 else []
+    return ", ".join(filter(None, found)) or MORE_RANKS
 
 
 def _without_effect(experiment: Experiment) -> Iterator[Notice]:

@@ -80,6 +80,11 @@ class BPipe(Schedule):
         """As 1F1B, while no move is waited for."""
         return theory.ONE_F_ONE_B
 
+    @property
+    def saves_memory(self) -> str:
+        """The limit."""
+        return "schedule.limit"
+
     def orders(self, problem: Problem) -> Orders:
         """1F1B's orders, with the moves of every rank that needs more than the limit."""
         p, m = problem.ranks, problem.microbatches

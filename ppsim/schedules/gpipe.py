@@ -33,6 +33,11 @@ class GPipe(Schedule):
         """(p-1)(F+B) of idle time."""
         return theory.GPIPE
 
+    @property
+    def saves_memory(self) -> str:
+        """1F1B holds at most p microbatches, not all."""
+        return "schedule: 1f1b, which holds at most p microbatches on a rank"
+
     def orders(self, problem: Problem) -> Orders:
         """F0…Fm-1, then B0…Bm-1 (or Bm-1…B0)."""
         m = problem.microbatches

@@ -42,6 +42,11 @@ class LoopedBFS(Schedule):
         """(p-1)(F+B)/v of idle time."""
         return theory.BREADTH_FIRST
 
+    @property
+    def saves_memory(self) -> str:
+        """Interleaved 1F1B doesn't hold all microbatches."""
+        return "schedule: interleaved_1f1b, which doesn't hold all microbatches"
+
     def orders(self, problem: Problem) -> Orders:
         """The forwards of the first stage, of the second, …; then the backwards of the last stage, …, of the first."""
         return problem.per_rank(self._rank)

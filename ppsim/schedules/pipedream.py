@@ -67,6 +67,11 @@ class PipeDream(Schedule):
             )
 
     @property
+    def saves_memory(self) -> str:
+        """Fewer minibatches in flight."""
+        return "a smaller schedule.in_flight"
+
+    @property
     def uses_first_stage_version(self) -> bool:
         """Vertical sync."""
         return self.vertical_sync

@@ -58,6 +58,11 @@ class Seq1F1B(Schedule):
         """(p-1)(F+B)/k of idle time, for slices that take equally long."""
         return theory.SLICES if len({part.time for part in self.cut()}) == 1 else None
 
+    @property
+    def saves_memory(self) -> str:
+        """Shorter slices."""
+        return "more schedule.slices"
+
     def orders(self, problem: Problem) -> Orders:
         """Warm-up forwards (k-1 more than 1F1B), pairs of forward and backward, the remaining backwards."""
         last_slice_first = np.arange(problem.microbatches).reshape(-1, self.slices)[:, ::-1].ravel()

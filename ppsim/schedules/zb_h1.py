@@ -45,6 +45,11 @@ class ZBH1(Schedule):
         """(p-1)(F+I-W) of idle time."""
         return theory.ZB_1P
 
+    @property
+    def saves_memory(self) -> str:
+        """The searched order has a limit."""
+        return "schedule: zb, whose schedule.memory_limit can be set"
+
     def orders(self, problem: Problem) -> Orders:
         """On rank r p-r forwards before the first I, and W from the (r+1)-th I on."""
         return problem.per_rank(lambda rank: in_turns(rank, pace=1))

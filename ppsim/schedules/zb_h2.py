@@ -27,6 +27,11 @@ class ZBH2(Schedule):
         """M < p."""
         return fewer_microbatches_than_ranks(ranks, microbatches)
 
+    @property
+    def saves_memory(self) -> str:
+        """The searched order has a limit."""
+        return "schedule: zb, whose schedule.memory_limit can be set"
+
     def orders(self, problem: Problem) -> Orders:
         """On rank r 2(p-r)-1 forwards before the first I, and W from the (2r+1)-th I on."""
         return problem.per_rank(lambda rank: in_turns(rank, pace=2))

@@ -37,6 +37,11 @@ class ZBV(Schedule):
         """No idle time inside a rank's span: (p-1) F in a single step."""
         return theory.ZB_V
 
+    @property
+    def saves_memory(self) -> str:
+        """The searched order has a limit."""
+        return "schedule: zbv_auto, whose schedule.memory_limit can be set"
+
     def orders(self, problem: Problem) -> Orders:
         """Warm-up, turns of both stages, drain, for at least 2p-1 microbatches; those beyond m are then left out."""
         return problem.per_rank(self._rank)

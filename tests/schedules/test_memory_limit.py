@@ -151,3 +151,25 @@ def test_a_limit_holds_where_the_input_half_leaves_more() -> None:
     for name in ("zb", "greedy"):
         result = simulate({"name": name, "memory_limit": "15 B"}, 4, 8, costs=costs)
         assert 5 <= max(activations(result)) <= 15
+
+
+@pytest.mark.parametrize(
+    ("schedule", "costs", "helps"),
+    [
+        ("gpipe", {}, "schedule: 1f1b, which holds at most p microbatches on a rank, pipeline.recompute: full"),
+        (
+            {"name": "zb", "max_in_flight": 4},
+            {},
+            "schedule.memory_limit or schedule.max_in_flight, pipeline.recompute: full",
+        ),
+        # Nothing smaller could be kept; and nothing that is held for a while matters where the weights alone are too much.
+        ("1f1b", {"stage_input": "1 B"}, "a shorter schedule.warmup"),
+        ("naive", {"weights": "9 B"}, "more pipeline.ranks, each with a smaller part of the model"),
+    ],
+)
+def test_a_warning_of_memory_names_what_helps(schedule: Any, costs: dict[str, str], helps: str) -> None:
+    result = simulate(schedule, 4, 8, costs={**UNIT, **costs}, cluster={"device": {"memory": "3 B"}})
+    (message,) = [notice.message for notice in result.notices if notice.code == "does_not_fit"]
+    assert message.endswith(f"; what helps: {helps}")
+    alone = [notice.message for notice in result.notices if notice.code == "weights_alone"]
+    assert [text.endswith(f"; what helps: {helps}") for text in alone] == [True] * ("weights" in costs)
