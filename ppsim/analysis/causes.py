@@ -20,6 +20,7 @@ from ppsim.metrics import bubble
 from ppsim.ops import MOVES, Kind, among
 from ppsim.plan import PlanSpec, check
 from ppsim.schedules import known
+from ppsim.schedules.from_file import FromFile
 from ppsim.schedules.one_f_one_b import OneFOneB
 from ppsim.units import show
 
@@ -217,7 +218,12 @@ def barrier(case: Case) -> Remedy | None:
 def few_microbatches(case: Case) -> Remedy | None:
     """The pipeline's filling and draining, shared by few microbatches."""
     problem, schedule = case.spec.problem, case.result.schedule
-    if problem.stream or problem.ranks == 1 or schedule.files() or known().get(schedule.name) is not type(schedule):
+    if (
+        problem.stream
+        or problem.ranks == 1
+        or isinstance(schedule, FromFile)
+        or known().get(schedule.name) is not type(schedule)
+    ):
         return None  # an order from a file, or one of the user's own, may hold for these sizes alone
     m = problem.microbatches // len(problem.slices)
     if any(schedule.problems(problem.ranks, 2 * m)):

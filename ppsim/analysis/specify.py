@@ -8,7 +8,7 @@ from typing import Literal
 from ppsim.config.experiment import Experiment
 from ppsim.network import transport
 from ppsim.plan import PlanSpec, Recompute, Sending, Sync
-from ppsim.schedules import Problem, Schedule
+from ppsim.schedules import Batched, Problem, Schedule
 from ppsim.units import to_bytes
 
 
@@ -49,6 +49,8 @@ def _version(schedule: Schedule) -> Literal["newest", "first_stage", "double_buf
     return "first_stage" if schedule.uses_first_stage_version else "newest"
 
 
-def _batch_warmup(schedule: Schedule, problem: Problem) -> tuple[int, ...]:
+def _batch_warmup(schedule: Schedule, problem: Problem) -> tuple[int, ...] | None:
+    if not isinstance(schedule, Batched):
+        return None
     ranks, microbatches = problem.ranks, problem.microbatches
     return tuple(schedule.fused_warmup(ranks, microbatches, rank) or 0 for rank in range(ranks))

@@ -94,10 +94,11 @@ def check(config: Config, set_: Set = None) -> None:
     from ppsim.config.resolved import text
     from ppsim.display.terms import lines
     from ppsim.network import transport
+    from ppsim.schedules.from_file import FromFile
 
     experiment = load(config, set_ or ())
     problem, schedule = experiment.problem(), experiment.schedule
-    if schedule.files():  # an order that was written by hand
+    if isinstance(schedule, FromFile):  # an order that was written by hand
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
     if (name := experiment.runtime.transport) != "none":

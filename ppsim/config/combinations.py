@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ppsim.config.pipeline import Pipeline
 from ppsim.config.runtime import Runtime
-from ppsim.schedules import Schedule, known
+from ppsim.schedules import Batched, Schedule, known
 
 
 def combinations(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> Iterator[tuple[str, str]]:
@@ -23,8 +23,11 @@ def combinations(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> It
 
 
 def _fused(schedule: Schedule, pipeline: Pipeline, runtime: Runtime) -> Iterator[tuple[str, str]]:
-    if schedule.fused_warmup(pipeline.ranks, pipeline.microbatches, 0) is None:
-        able = [name for name, other in known().items() if other.fused_warmup is not Schedule.fused_warmup]
+    ranks, microbatches = pipeline.ranks, pipeline.microbatches
+    if isinstance(schedule, Batched) and schedule.fused_warmup(ranks, microbatches, 0) is not None:
+        yield from schedule.fused_problems(ranks, microbatches)
+    else:
+        able = [name for name, other in known().items() if issubclass(other, Batched)]
         yield (
             "runtime.p2p",
             f"no framework fuses the sends and receives of '{schedule.name}'"

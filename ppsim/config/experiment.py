@@ -33,6 +33,7 @@ from ppsim.hardware.cluster import Cluster, Link, Topology
 from ppsim.ops.placement import Placement
 from ppsim.ops.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule
+from ppsim.schedules.from_file import FromFile
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -101,7 +102,8 @@ class Experiment(Model):
 
     def files(self) -> dict[str, Path]:
         """The files that the config names, by the name under which a run keeps a copy."""
-        return {**self.schedule.files(), **(self.costs.files() if isinstance(self.costs, ProfileCosts) else {})}
+        found = self.schedule.files() if isinstance(self.schedule, FromFile) else {}
+        return {**found, **(self.costs.files() if isinstance(self.costs, ProfileCosts) else {})}
 
     @property
     def samples_per_step(self) -> int | None:

@@ -1,7 +1,7 @@
 """Schedules, a file each; a module in this folder with a Schedule that has a literal ``name`` is found by itself."""
 
 from ppsim.ops.placement import Placement, bidirectional, loop, v_shape, wave
-from ppsim.schedules.base import Problem, Rank, Schedule
+from ppsim.schedules.base import Batched, Problem, Rank, Schedule
 from ppsim.schedules.registry import known
 
-__all__ = ["Placement", "Problem", "Rank", "Schedule", "bidirectional", "known", "loop", "v_shape", "wave"]
+__all__ = ["Batched", "Placement", "Problem", "Rank", "Schedule", "bidirectional", "known", "loop", "v_shape", "wave"]

@@ -13,7 +13,7 @@ from ppsim.errors import Notice
 from ppsim.ops import Grid, Kind, Longs, Ops, Orders, concat, fuse, ops
 from ppsim.ops.placement import Placement, loop
 from ppsim.schedules import theory
-from ppsim.schedules.base import Problem, Rank, Schedule
+from ppsim.schedules.base import Batched, Problem, Rank, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 
 
@@ -51,6 +51,11 @@ class Grouped(Schedule):
         """Chunks per rank, where their backwards aren't split."""
         return None
 
+    @property
+    def saves_memory(self) -> str:
+        """Fewer stages per rank."""
+        return "fewer schedule.virtual_stages"
+
     def group_of(self, ranks: int, microbatches: int) -> int:
         """The group's size: as given, or the smallest that costs nothing."""
         return self.group or default_group(ranks, microbatches)
@@ -76,7 +81,7 @@ class Grouped(Schedule):
                 "small_group",
                 "schedule.group",
                 f"groups of {group} are smaller than the {ranks} ranks: ranks wait for each other inside "
-                f"a group, and the order may deadlock; group {best} costs nothing",
+                f"a group, and the order may deadlock; Megatron refuses it; group {best} costs nothing",
             )
         elif sizes[-1] < ranks:
             yield Notice(
@@ -107,7 +112,7 @@ class Grouped(Schedule):
         )
 
 
-class Interleaved1F1B(Grouped):
+class Interleaved1F1B(Grouped, Batched):
     """1F1B over ``virtual_stages`` chunks per rank: v times smaller bubble, v times as many messages.
 
     Source: Narayanan et al. 2021 (Megatron-LM), arXiv 2104.04473, section 2.2.2 and figure 4; ``combined`` is the order
@@ -175,6 +180,29 @@ class Interleaved1F1B(Grouped):
     def fused_warmup(self, ranks: int, microbatches: int, rank: int) -> int | None:
         """The warm-up; none for the combined form, whose pairs are one op."""
         return None if self.combined else self.warmup(ranks, microbatches, rank)
+
+    def fused_problems(self, ranks: int, microbatches: int) -> Iterator[tuple[str, str]]:
+        """A last group smaller than p, for which Megatron's batches have no partners, so that it refuses it.
+
+        Source: Megatron-LM core, pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving.
+        """
+        group = self.group_of(ranks, microbatches)
+        left = microbatches % group
+        if self.virtual_stages == 1 or not 0 < left < ranks:
+            return
+        more = microbatches - left + min(group, ranks)
+        near = next(
+            n
+            for far in range(microbatches)
+            for n in (group - far, group + far)
+            if min(ranks, microbatches) <= n <= microbatches and not 0 < microbatches % n < ranks
+        )
+        yield (
+            "schedule.group",
+            f"groups of {group} leave {left} of the {microbatches} microbatches to the last one, fewer than the "
+            f"{ranks} ranks: with fused batches Megatron refuses that; group {near} works, or {microbatches - left} or "
+            f"{more} microbatches, or runtime.p2p: separate",
+        )
 
 
 def _sizes(sizes: list[int]) -> str:

@@ -13,7 +13,7 @@ from ppsim._model import Whole
 from ppsim.errors import Notice
 from ppsim.ops import Kind, Orders
 from ppsim.schedules import theory
-from ppsim.schedules.base import Problem, Schedule
+from ppsim.schedules.base import Batched, Problem, Schedule
 
 Numbers = NDArray[np.int64]
 
@@ -55,7 +55,7 @@ def fewer_microbatches_than_ranks(
         )
 
 
-class OneFOneB(Schedule):
+class OneFOneB(Schedule, Batched):
     """1F1B with a flush: warm up, then one forward, one backward, then drain.
 
     Rank r keeps at most ``ranks - r`` microbatches in flight.
@@ -73,6 +73,11 @@ class OneFOneB(Schedule):
     def theory(self) -> theory.Form | None:
         """(p-1)(F+B) of idle time, with the default warm-up."""
         return theory.ONE_F_ONE_B if self.warmup is None else None
+
+    @property
+    def saves_memory(self) -> str:
+        """A shorter warm-up, at the cost of time."""
+        return "a shorter schedule.warmup"
 
     def orders(self, problem: Problem) -> Orders:
         """Warm-up forwards, pairs of forward and backward, the remaining backwards."""
@@ -98,6 +103,11 @@ class Eager1F1B(Schedule):
     def theory(self) -> theory.Form:
         """As 1F1B."""
         return theory.EAGER
+
+    @property
+    def saves_memory(self) -> str:
+        """Plain 1F1B's warm-up is half as long."""
+        return "schedule: 1f1b, which holds half as much"
 
     def orders(self, problem: Problem) -> Orders:
         """As 1F1B, with a longer warm-up."""

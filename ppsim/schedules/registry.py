@@ -39,7 +39,7 @@ OTHER_NAMES = {
     "zero_bubble": "zb_h1",
 }
 """What others call schedules, in lower case with '_'; never taken for ours, but asked for."""
-_NOT_SCHEDULES = {"base", "registry", "theory"}
+_NOT_SCHEDULES = {"base", "parts", "problem", "registry", "theory"}
 
 
 def literal_name(schedule: type[Schedule]) -> str | None:

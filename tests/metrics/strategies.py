@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ppsim.errors import DeadlockError
 from ppsim.metrics import Run
 from ppsim.ops import Kind, Op, Ops, Orders, from_ops
-from ppsim.schedules import Problem, Schedule, known
+from ppsim.schedules import Batched, Problem, Schedule, known
 from tests.metrics.executed import executed
 
 PLAIN = ("1f1b", "gpipe", "eager_1f1b", "interleaved_1f1b", "naive")
@@ -112,7 +112,7 @@ def cases(draw: st.DrawFn, ports: bool = True) -> Case:
     if schedule.name in ("chimera", "dualpipe", "dualpipev"):
         ranks = draw(st.sampled_from([2, 4]))
         microbatches = 2 * ranks
-    fused = schedule.fused_warmup(ranks, microbatches, 0) is not None and draw(st.booleans())
+    fused = isinstance(schedule, Batched) and draw(st.booleans())
     small = st.integers(0, 6)
 
     def per_stage(unit: str) -> list[str]:

@@ -24,6 +24,7 @@ from ppsim.analysis.simulate import simulate
 from ppsim.config.experiment import Experiment
 from ppsim.errors import PpsimError
 from ppsim.ops import Op
+from ppsim.schedules import Batched
 
 PARTED = 0.01
 """Simulated and measured have parted where an op starts this share of the step too early or too late."""
@@ -195,7 +196,9 @@ def _slowest(replay: Replay, found: Values) -> int:
 def _with_batches(found: Fit) -> Fit:
     """The same with sends and receives in batches, as Megatron's 1F1B has them, where that comes nearer to the step."""
     p, m = found.measured.ranks, found.measured.microbatches
-    if found.order.setting is None or found.order.schedule.fused_warmup(p, m, 0) is None:
+    schedule = found.order.schedule
+    batched = isinstance(schedule, Batched) and schedule.fused_warmup(p, m, 0) is not None
+    if found.order.setting is None or not batched:
         return found
     made = found.calibrated
     changed = replace(made, settings=merged({"runtime": {}, **made.settings}, {"runtime": {"p2p": "fused"}}))
