@@ -17,6 +17,7 @@ from ppsim.metrics.base import SIMULATED
 from ppsim.ops import Orders
 from ppsim.plan import CheckedOrders, Plan, Structures, build, check
 from ppsim.schedules import Problem, Schedule
+from ppsim.schedules.from_file import FromFile
 
 KEPT = 64
 """Orders that are kept, those of the latest cases."""
@@ -108,7 +109,7 @@ def _sizes(schedule: Schedule, problem: Problem) -> Hashable | None:
 
     One that reads a file is itself only: the file may have changed in between.
     """
-    which: Hashable = id(schedule) if schedule.files() else schedule
+    which: Hashable = id(schedule) if isinstance(schedule, FromFile) else schedule
     key = (
         type(schedule), which, problem.ranks, problem.microbatches, problem.placement, problem.steps, problem.stream,
         problem.update_every, problem.slices, problem.compiled,
