@@ -87,8 +87,6 @@ def measured(trace: Path) -> MeasuredResult:
 
 def check(config: Config, set_: Set = None) -> None:
     """Show the resolved experiment: every default, every derived number, both forms of each unit; a model's terms."""
-    from ppsim import plan
-    from ppsim.analysis.partition import report
     from ppsim.config.load import load
     from ppsim.config.notices import notices
     from ppsim.config.resolved import text
@@ -99,6 +97,8 @@ def check(config: Config, set_: Set = None) -> None:
     experiment = load(config, set_ or ())
     problem, schedule = experiment.problem(), experiment.schedule
     if isinstance(schedule, FromFile):  # an order that was written by hand
+        from ppsim import plan
+
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
     if (name := experiment.runtime.transport) != "none":
@@ -106,8 +106,11 @@ def check(config: Config, set_: Set = None) -> None:
             typer.echo(f"# {name}: {rule}: {reason}")
     for line in lines(experiment):
         typer.echo(f"# {line}".rstrip())
-    for line in report(experiment):
-        typer.echo(f"# partition: {line}")
+    if experiment.split() is not None:
+        from ppsim.analysis.partition import report
+
+        for line in report(experiment):
+            typer.echo(f"# partition: {line}")
     found = list(notices(experiment, problem))
     if schedule.alternative(problem.ranks, experiment.pipeline.microbatches) is not None:
         from ppsim.analysis.alternatives import alternative

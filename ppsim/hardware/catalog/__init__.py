@@ -7,6 +7,7 @@ columns mean. New hardware is a new row, never code.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
@@ -19,6 +20,8 @@ from ppsim.errors import did_you_mean, printable
 
 KINDS: Mapping[str, str] = MappingProxyType({"device": "devices.yaml", "link": "links.yaml", "model": "models.yaml"})
 """What the catalog knows, and the file that holds it."""
+_HEAD = re.compile(r"^(?P<name>[\w.-]+):", re.MULTILINE)
+"""Where a row begins."""
 
 
 def devices() -> Mapping[str, Mapping[str, str]]:
@@ -41,18 +44,32 @@ def row(kind: str, name: str) -> Mapping[str, Any]:
 
     Raises ValueError, with the nearest name and all that there are, where there is none of that name.
     """
-    table = _table(kind)
-    if name not in table and kind == "model":  # llama3-70b is llama-3-70b
-        name = next((known for known in table if known.replace("-", "") == name.replace("-", "")), name)
-    if name not in table:
-        hint = did_you_mean(name, table) or "."
-        raise ValueError(f"unknown {kind} '{printable(name)}'{hint} Known: {', '.join(table)}")
-    return table[name]
+    texts = _texts(kind)
+    if name not in texts and kind == "model":  # llama3-70b is llama-3-70b
+        name = next((known for known in texts if known.replace("-", "") == name.replace("-", "")), name)
+    if name not in texts:
+        hint = did_you_mean(name, texts) or "."
+        raise ValueError(f"unknown {kind} '{printable(name)}'{hint} Known: {', '.join(texts)}")
+    return _row(kind, name)
+
+
+@cache
+def _texts(kind: str) -> Mapping[str, str]:
+    """One file, cut into its rows' texts: reading all of it as YAML takes longer than the rest of a config."""
+    text = files(__name__).joinpath(KINDS[kind]).read_text(encoding="utf-8")
+    heads = [*_HEAD.finditer(text)]
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    return {head["name"]: text[head.start() : end] for head, end in zip(heads, ends, strict=True)}
+
+
+@cache
+def _row(kind: str, name: str) -> Mapping[str, Any]:
+    """One row, read once; read-only, because everyone shares it."""
+    rows: dict[str, dict[str, Any]] = YAML(typ="safe", pure=True).load(_texts(kind)[name])
+    return MappingProxyType(rows[name])
 
 
 @cache
 def _table(kind: str) -> Mapping[str, Mapping[str, Any]]:
-    """One file, read once; read-only, because everyone shares it."""
-    text = files(__name__).joinpath(KINDS[kind]).read_text(encoding="utf-8")
-    rows: dict[str, dict[str, Any]] = YAML(typ="safe", pure=True).load(text)
-    return MappingProxyType({name: MappingProxyType(cells) for name, cells in rows.items()})
+    """All rows of one file."""
+    return MappingProxyType({name: _row(kind, name) for name in _texts(kind)})
