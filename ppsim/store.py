@@ -6,6 +6,7 @@ hidden folder's lock keeps two runs apart; one that a killed run left behind has
 
 from __future__ import annotations
 
+import csv
 import ctypes
 import json
 import os
@@ -14,13 +15,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 from filelock import FileLock, Timeout
 
-from ppsim.analysis.measured.result import MeasuredResult
 from ppsim.analysis.result import Result
 from ppsim.config import resolved
+from ppsim.engine.timeline import Column
 from ppsim.errors import PpsimError, printable
+
+if TYPE_CHECKING:
+    from ppsim.analysis.measured.result import MeasuredResult
 
 MARKER = ".ppsim"
 LOCK = ".lock"
@@ -45,9 +51,9 @@ def _files(result: Result, all_files: bool, pictures: bool) -> Iterator[tuple[st
     for name, source in result.experiment.files().items():
         yield name, partial(shutil.copyfile, source)
     if all_files or len(result.plan.ops) <= MANY_OPS:
-        yield "tasks.csv", lambda path: result.tasks.to_csv(path, index=False, lineterminator="\n")
-        yield "transfers.csv", lambda path: result.transfers.to_csv(path, index=False, lineterminator="\n")
-        yield "memory.csv", lambda path: result.memory.to_csv(path, index=False, lineterminator="\n")
+        yield "tasks.csv", lambda path: _table(result.columns("tasks"), path)
+        yield "transfers.csv", lambda path: _table(result.columns("transfers"), path)
+        yield "memory.csv", lambda path: _table(result.columns("memory"), path)
         yield "trace.json", lambda path: _trace(result, path)
     if pictures:
         yield "gantt.png", lambda path: _plot("gantt", result, path)
@@ -58,7 +64,7 @@ def write_measured(result: MeasuredResult, folder: Path) -> list[str]:
     """Write what there is of a measured run into ``folder``, as ``write`` does; returns the files' names."""
     with replaced(folder) as fresh:
         (fresh / "summary.json").write_text(summary_json(result) + "\n", encoding="utf-8")
-        result.tasks.to_csv(fresh / "tasks.csv", index=False, lineterminator="\n")
+        _table(result.timeline.tasks(), fresh / "tasks.csv")
         _plot("gantt", result, fresh / "gantt.png")
     return sorted(path.name for path in folder.iterdir() if path.name != MARKER)
 
@@ -66,6 +72,14 @@ def write_measured(result: MeasuredResult, folder: Path) -> list[str]:
 def summary_json(result: Result | MeasuredResult) -> str:
     """The summary as JSON text."""
     return json.dumps(result.summary, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def _table(columns: dict[str, Column], path: Path) -> None:
+    """A table as CSV, numbers in the shortest text that reads back as themselves."""
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()), strict=True))
 
 
 def _trace(result: Result, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ppsim._version import __version__
 from ppsim.analysis.closed_form import closed_form
 from ppsim.config.experiment import Experiment
 from ppsim.config.resolved import config_id
-from ppsim.engine.timeline import PER_SECOND, Timeline
+from ppsim.engine.timeline import PER_SECOND, Column, Timeline
 from ppsim.errors import Notice
 from ppsim.metrics import Run, memory, rows, scalars, tables, waits
 from ppsim.plan.check import CheckedOrders
@@ -101,27 +101,38 @@ class Result:
     @cached_property
     def tasks(self) -> pd.DataFrame:
         """One row per op: rank, step, stage, microbatch, kind, op, start_s, end_s, wait_s, wait_cause, blocked_by."""
-        table = self.timeline.tasks()
-        wait, cause, blocker = waits.per_op(self.run)
-        names = np.array([*waits.CAUSES, ""], dtype=object)
-        table["wait_s"] = wait / PER_SECOND
-        table["wait_cause"] = names[np.where(wait > 0, cause, len(waits.CAUSES))]
-        table["blocked_by"] = [self.plan.ops.names[b] if b >= 0 else "" for b in blocker.tolist()]
-        return table
+        return _frame(self.columns("tasks"))
 
     @cached_property
     def transfers(self) -> pd.DataFrame:
         """One row per transfer: op, src, dst, bytes, ready_s, start_s, left_s, arrive_s, egress, ingress."""
-        return self.timeline.transfers()
+        return _frame(self.columns("transfers"))
 
     @cached_property
     def memory(self) -> pd.DataFrame:
         """Memory as steps: rank, time_s, then bytes by category from that time on, and their total."""
-        import pandas as pd
+        return _frame(self.columns("memory"))
 
-        found = self.run.once(memory.curves)
-        table = pd.DataFrame({"rank": found.rank, "time_s": found.time / PER_SECOND})
-        for c, name in enumerate(CATEGORIES):
-            table[f"{name}_bytes"] = found.bytes[:, c]
-        table["total_bytes"] = found.bytes.sum(axis=1)
-        return table
+    def columns(self, table: Literal["tasks", "transfers", "memory"]) -> dict[str, Column]:
+        """One of the three tables as plain columns, without pandas, which takes longer to load than to be used."""
+        if table == "transfers":
+            return self.timeline.transfers()
+        if table == "memory":
+            found = self.run.once(memory.curves)
+            by_category = {f"{name}_bytes": found.bytes[:, c] for c, name in enumerate(CATEGORIES)}
+            total = found.bytes.sum(axis=1)
+            return {"rank": found.rank, "time_s": found.time / PER_SECOND, **by_category, "total_bytes": total}
+        wait, cause, blocker = waits.per_op(self.run)
+        names = np.array([*waits.CAUSES, ""], dtype=object)
+        return {
+            **self.timeline.tasks(),
+            "wait_s": wait / PER_SECOND,
+            "wait_cause": names[np.where(wait > 0, cause, len(waits.CAUSES))],
+            "blocked_by": [self.plan.ops.names[b] if b >= 0 else "" for b in blocker.tolist()],
+        }
+
+
+def _frame(columns: dict[str, Column]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(columns)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ppsim.cli.files import written
+from ppsim.cli.files import is_trace, written
 from ppsim.cli.options import Set
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _result(path: Path, settings: list[str] | None) -> Some:
     from ppsim.analysis.measured.result import as_result
     from ppsim.analysis.simulate import simulate
     from ppsim.config.load import load
-    from ppsim.formats.traces import is_trace, read_trace
+    from ppsim.formats.traces import read_trace
 
     return as_result(read_trace(path)) if is_trace(path) else simulate(load(path, settings or ()))
 

@@ -25,3 +25,12 @@ def text_written(path: Path, text: str, sources: Sequence[Path]) -> None:
     if path.exists() and any(source.exists() and path.samefile(source) for source in sources):
         raise PpsimError(f"{printable(str(path))}: is a file that is read; name another one for the result")
     written(path, lambda to: to.write_text(text, encoding="utf-8", newline="\n"))
+
+
+def is_trace(path: Path) -> bool:
+    """Whether a path is a trace of a real run and no experiment; what ends in .yaml isn't even looked at."""
+    if path.suffix in (".yaml", ".yml") and not path.is_dir():
+        return False
+    from ppsim.formats.traces import is_trace as looks_like
+
+    return looks_like(path)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from ppsim.cli.files import written
+from ppsim.cli.files import is_trace, written
 from ppsim.cli.options import EngineName, EngineOption, Set
 from ppsim.cli.run import measured, simulated
 
@@ -98,8 +98,6 @@ def plot(
         raise ConfigError(f"--kind {kind}: a picture of a sweep; {config} is none; of a run: {', '.join(OF_RUNS)}")
     which = (kind or PlotKind.gantt).value
     source = config / "config.yaml" if (config / "config.yaml").is_file() else config
-    from ppsim.formats.traces import is_trace
-
     if is_trace(source):
         if kind in (PlotKind.memory, PlotKind.peaks, PlotKind.parts):
             why = "can't be run again with free links" if kind == PlotKind.parts else "its memory isn't known"

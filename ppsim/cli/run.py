@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ppsim.cli.files import is_trace
 from ppsim.cli.options import Config, EngineName, EngineOption, Set
 
 if TYPE_CHECKING:
@@ -30,11 +31,11 @@ def run(
     out: Annotated[Path | None, typer.Option(help="Folder for the results (default: results/NAME).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print only the summary, as JSON.")] = False,
     no_files: Annotated[bool, typer.Option("--no-files", help="Write nothing.")] = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Write no pictures.")] = False,
     all_files: Annotated[bool, typer.Option("--all-files", help="Tables of every op even above 200,000 ops.")] = False,
 ) -> None:
     """Simulate an experiment, or show a measured run: what it takes, where the time goes, what each rank holds."""
     from ppsim import store
-    from ppsim.formats.traces import is_trace
 
     if is_trace(config):
         _show_measured(config, out, json, no_files)
@@ -49,7 +50,7 @@ def run(
         folder = out or Path("results") / result.experiment.name
         _ = result.summary
         watch.at("files")
-        files = [] if no_files else store.write(result, folder, all_files)
+        files = [] if no_files else store.write(result, folder, all_files, pictures=not no_plots)
     if json:
         typer.echo(store.summary_json(result))
     else:

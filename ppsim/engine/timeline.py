@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim.network import Moments, rule_of
 from ppsim.network.turns import taken
 from ppsim.ops import COMMUNICATION, MOVES, About, Kind, Longs
 from ppsim.plan.table import Plan
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+Column = NDArray[Any] | Sequence[Any]
+"""A column of a table that people read."""
 NEVER = -1
 PER_SECOND = 10**9
 """Nanoseconds in a second."""
@@ -68,44 +68,36 @@ class Timeline:
         """When the last op has ended and the last transfer has arrived."""
         return int(max(self.end.max(initial=0), self.arrive.max(initial=0)))
 
-    def tasks(self) -> pd.DataFrame:
-        """One row per op: rank, step, stage, microbatch, kind, op, start_s, end_s."""
-        import pandas as pd
-
+    def tasks(self) -> dict[str, Column]:
+        """A row per op, as columns: rank, step, stage, microbatch, kind, op, start_s, end_s."""
         plan = self.plan
-        return pd.DataFrame(
-            {
-                "rank": plan.ops.rank,
-                "step": np.asarray(plan.ops.step),
-                "stage": plan.ops.stage,
-                "microbatch": plan.ops.microbatch,
-                "kind": np.array([kind.name for kind in Kind], dtype=object)[plan.ops.kind],
-                "op": plan.ops.names,
-                "start_s": self.start / PER_SECOND,
-                "end_s": self.end / PER_SECOND,
-            }
-        )
+        return {
+            "rank": plan.ops.rank,
+            "step": np.asarray(plan.ops.step),
+            "stage": plan.ops.stage,
+            "microbatch": plan.ops.microbatch,
+            "kind": np.array([kind.name for kind in Kind], dtype=object)[plan.ops.kind],
+            "op": plan.ops.names,
+            "start_s": self.start / PER_SECOND,
+            "end_s": self.end / PER_SECOND,
+        }
 
-    def transfers(self) -> pd.DataFrame:
-        """One row per transfer: op, src, dst, bytes, ready_s, start_s, left_s, arrive_s, egress, ingress."""
-        import pandas as pd
-
+    def transfers(self) -> dict[str, Column]:
+        """A row per transfer, as columns: op, src, dst, bytes, ready_s, start_s, left_s, arrive_s, egress, ingress."""
         plan, transfers, routes = self.plan, self.plan.transfers, self.plan.routes
         names = np.array([*plan.ports, ""], dtype=object)
-        return pd.DataFrame(
-            {
-                "op": [plan.ops.names[i] for i in transfers.producer.tolist()],
-                "src": routes.src[transfers.route],
-                "dst": routes.dst[transfers.route],
-                "bytes": routes.bytes[transfers.route],
-                "ready_s": self.ready / PER_SECOND,
-                "start_s": self.transfer_start / PER_SECOND,
-                "left_s": self.left / PER_SECOND,
-                "arrive_s": self.arrive / PER_SECOND,
-                "egress": names[routes.egress[transfers.route]],
-                "ingress": names[routes.ingress[transfers.route]],
-            }
-        )
+        return {
+            "op": [plan.ops.names[i] for i in transfers.producer.tolist()],
+            "src": routes.src[transfers.route],
+            "dst": routes.dst[transfers.route],
+            "bytes": routes.bytes[transfers.route],
+            "ready_s": self.ready / PER_SECOND,
+            "start_s": self.transfer_start / PER_SECOND,
+            "left_s": self.left / PER_SECOND,
+            "arrive_s": self.arrive / PER_SECOND,
+            "egress": names[routes.egress[transfers.route]],
+            "ingress": names[routes.ingress[transfers.route]],
+        }
 
     def violations(self) -> Iterator[str]:
         """What contradicts the semantics: nothing, or there is a bug in the engine."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ppsim.analysis.compare import Comparison
 from ppsim.analysis.whatif import PARTS
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import PpsimError
@@ -16,6 +15,8 @@ from ppsim.plot.view import View, window_ns
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from ppsim.analysis.compare import Comparison
 
 CHART_ROW = 0.6
 """The height of a line in stacked charts, of that in a chart alone."""

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppsim.analysis.measured.result import MeasuredResult
 from ppsim.analysis.result import Result
 from ppsim.metrics import Run
 from ppsim.ops import Longs
@@ -19,6 +18,8 @@ from ppsim.plot.view import View, ranks_shown, title, window_ns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ppsim.analysis.measured.result import MeasuredResult
 
 LINE_PIXELS = 3
 """A rank's line in the largest chart is at least that high; where there are too many ranks, every n-th is shown."""

@@ -58,7 +58,6 @@ def memory(
         for panel, rank in zip(panels, shown, strict=True):
             _draw(panel, view, rank, form)
         if ax is None:
-            style.settle(panels[0])
             style.figure_of(panels[0]).set_layout_engine("none")
     return panels[shown.index(view.highest)]
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ppsim.analysis.measured.result import MeasuredResult
 from ppsim.analysis.result import Result
 from ppsim.errors import PpsimError
 from ppsim.metrics import Run
@@ -17,6 +16,8 @@ from ppsim.plot.style import Size, SizeName
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from ppsim.analysis.measured.result import MeasuredResult
 
 APART = 64
 """Up to so many ranks there are gaps between the bars."""

@@ -222,5 +222,6 @@ def settle(axes: Axes) -> None:
     """Let the figure's layout, if it has one, give the axes their place: pixels are counted from then on."""
     from matplotlib.layout_engine import PlaceHolderLayoutEngine
 
-    if not isinstance(figure_of(axes).get_layout_engine(), PlaceHolderLayoutEngine | None):
-        figure_of(axes).draw_without_rendering()
+    engine = figure_of(axes).get_layout_engine()
+    if engine is not None and not isinstance(engine, PlaceHolderLayoutEngine):
+        engine.execute(figure_of(axes))  # as drawing does, but without drawing

@@ -65,3 +65,10 @@ def test_what_is_wrong(arguments: tuple[str, ...], message: str, folder: Path) -
     done = call("plot", "x.yaml", *arguments, cwd=folder)
     assert (done.returncode, done.stderr) == (2, message)
     assert sorted(path.name for path in folder.iterdir()) == ["x.yaml"]
+
+
+def test_a_run_without_pictures(folder: Path) -> None:
+    done = call("run", "x.yaml", "--no-plots", cwd=folder)
+    assert done.returncode == 0
+    names = {path.name for path in (folder / "results" / "x").iterdir()}
+    assert "tasks.csv" in names and not any(name.endswith(".png") for name in names)

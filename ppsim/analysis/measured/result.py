@@ -149,7 +149,9 @@ class MeasuredResult:
     @cached_property
     def tasks(self) -> pd.DataFrame:
         """One row per op: rank, step, stage, microbatch, kind, op, start_s, end_s."""
-        return self.timeline.tasks()
+        import pandas as pd
+
+        return pd.DataFrame(self.timeline.tasks())
 
     @property
     def limit(self) -> str:
