@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import csv
 import ctypes
+import gzip
+import io
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +34,8 @@ MARKER = ".ppsim"
 LOCK = ".lock"
 MANY_OPS = 200_000
 """Above this many ops the tables with a row per op are written only on request."""
+TRACE_PLAIN_UP_TO = 20_000
+"""Up to this many ops the trace is plain text; above it is compressed, which Perfetto opens as well."""
 
 
 def write(result: Result, folder: Path, all_files: bool = False, pictures: bool = True) -> list[str]:
@@ -54,7 +58,8 @@ def _files(result: Result, all_files: bool, pictures: bool) -> Iterator[tuple[st
         yield "tasks.csv", lambda path: _table(result.columns("tasks"), path)
         yield "transfers.csv", lambda path: _table(result.columns("transfers"), path)
         yield "memory.csv", lambda path: _table(result.columns("memory"), path)
-        yield "trace.json", lambda path: _trace(result, path)
+        large = len(result.plan.ops) > TRACE_PLAIN_UP_TO
+        yield "trace.json.gz" if large else "trace.json", lambda path: _trace(result, path, large)
     if pictures:
         yield "gantt.png", lambda path: _plot("gantt", result, path)
         yield "memory.png", lambda path: _plot("memory", result, path)
@@ -82,11 +87,14 @@ def _table(columns: dict[str, Column], path: Path) -> None:
         writer.writerows(zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()), strict=True))
 
 
-def _trace(result: Result, path: Path) -> None:
+def _trace(result: Result, path: Path, compressed: bool) -> None:
     from ppsim.formats import chrome_trace
 
-    with path.open("w", encoding="utf-8", newline="\n") as stream:
-        chrome_trace.write(result, stream)
+    with path.open("wb") as file:
+        # Neither name nor time in it: the same run gives the same bytes. The lowest level already makes it a tenth.
+        packed = gzip.GzipFile("", "wb", 1, file, mtime=0) if compressed else nullcontext(file)
+        with packed as raw, io.TextIOWrapper(raw, encoding="utf-8", newline="\n", write_through=True) as stream:
+            chrome_trace.write(result, stream)
 
 
 def _plot(kind: str, result: Result | MeasuredResult, path: Path) -> None:

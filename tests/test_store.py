@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -37,6 +38,25 @@ def test_every_file_is_there(result: ppsim.Result) -> None:
     assert set(store.write(result, folder)) == FILES
     assert {path.name for path in folder.iterdir()} == FILES | {store.MARKER}
     assert [path.name for path in Path("results").iterdir()] == ["x"]
+
+
+def test_the_trace_of_a_large_run_is_compressed(result: ppsim.Result, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above a number of ops; what is inside is the plain one, and the same run gives the same bytes."""
+    store.write(result, Path("plain"), pictures=False)
+    monkeypatch.setattr(store, "TRACE_PLAIN_UP_TO", len(result.plan.ops) - 1)
+    for folder in ("a", "b"):
+        assert "trace.json" not in store.write(result, Path(folder), pictures=False)
+    packed = Path("a/trace.json.gz").read_bytes()
+    assert packed == Path("b/trace.json.gz").read_bytes()
+    assert gzip.decompress(packed) == Path("plain/trace.json").read_bytes()
+
+
+def test_memory_has_a_row_only_where_a_value_changes(result: ppsim.Result) -> None:
+    """Stage 0 of 1F1B at m = 3 hands activation 0 back as it takes the next one: nothing changes at that instant."""
+    rows = result.memory
+    held = rows.drop(columns="time_s").to_numpy()
+    assert (held[1:] != held[:-1]).any(axis=1).all()
+    assert set(rows.groupby("rank").time_s.min()) == {0.0}
 
 
 def test_tables_have_their_columns(result: ppsim.Result) -> None:

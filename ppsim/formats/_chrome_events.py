@@ -1,12 +1,17 @@
 """The events of a Chrome trace as text: spans, messages at ports, flows and counters.
 
-Each class holds the columns that it needs as lists, and makes the text of one event at a time. What goes into the text
-is numbers and the names of ops and categories, none of which needs escaping.
+Each class holds the columns that it needs, and makes the text of many events at once. What goes into the text is
+numbers and the names of ops and categories, none of which needs escaping.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim.formats._chrome_order import Flow
 from ppsim.formats._chrome_tracks import Tracks, side_by_side
@@ -17,82 +22,78 @@ from ppsim.plan.table import CATEGORIES
 
 SORT = ["compute" if k in COMPUTE else "message" if k in COMMUNICATION else k.name.lower() for k in Kind]
 """By kind, what a span can be filtered by (its ``cat``)."""
+Texts = NDArray[np.object_]
+US = "%d.%03d"
+"""Nanoseconds as µs: the whole ones, and the three places."""
 
 
 class Spans:
     """Ops on their ranks, by row; an atomic fused pair is one span, by the row of its first."""
 
     def __init__(self, run: Run, tracks: Tracks, names: list[str]) -> None:
-        plan = run.plan
-        self.names = names
-        self.track = [tracks.of_rank[rank] for rank in plan.ops.rank.tolist()]
-        self.sort = [SORT[kind] for kind in plan.ops.kind.tolist()]
-        self.stage, self.step = plan.ops.stage.tolist(), plan.ops.step.tolist()
-        self.microbatch = ["null" if k == NONE else str(k) for k in plan.ops.microbatch.tolist()]
-        self.start, self.end = run.timeline.start.tolist(), run.timeline.end.tolist()
-        self.paired = [*plan.tail.tolist()[1:], False]
-        self.wait, self.cause, self.blocker = _waits(run)
+        self._plan, self._timeline = run.plan, run.timeline
+        self._names = _texts([*names, ""])
+        self._track, self._sort = _texts(tracks.of_rank), _texts(SORT)
+        self._wait, self._cause, self._blocker = _waits(run)
+        self._said_cause = _texts([*(f',"wait_cause":"{cause}"' for cause in waits.CAUSES), ""])
+        self._paired = np.append(run.plan.tail[1:], False)
 
-    def text(self, row: int) -> str:
-        """One span, with what its rank waited for before it."""
-        name, stage, microbatch = self.names[row], str(self.stage[row]), self.microbatch[row]
-        ops = ""
-        if self.paired[row]:
-            first, second = name, self.names[row + 1]
-            name, ops = f"({first};{second})OVERLAP_F_B", f',"ops":["{first}","{second}"]'
-            stage = f"[{stage},{self.stage[row + 1]}]"
-            microbatch = f"[{microbatch},{self.microbatch[row + 1]}]"
-        args = (
-            f'"op":"{name}"{ops},"stage":{stage},"microbatch":{microbatch},"step":{self.step[row]},'
-            f'"wait_us":{_us(self.wait[row])}'
-        )
-        if self.cause[row] != NONE:
-            args += f',"wait_cause":"{waits.CAUSES[self.cause[row]]}"'
-        if self.blocker[row] != NONE:
-            args += f',"blocked_by":"{self.names[self.blocker[row]]}"'
-        return _span(name, f'"cat":"{self.sort[row]}",{self.track[row]}', (self.start[row], self.end[row]), args)
+    def texts(self, rows: Longs) -> list[str]:
+        """A span each, with what its rank waited for before it."""
+        ops, start = self._plan.ops, self._timeline.start[rows]
+        name, blocker = self._names[rows], self._blocker[rows]
+        title, stage, number, pair = name.copy(), _words(ops.stage[rows]), _words(ops.microbatch[rows]), name * 0
+        number[ops.microbatch[rows] == NONE] = "null"
+        for i in np.flatnonzero(self._paired[rows]).tolist():
+            second, row = self._names[rows[i] + 1], int(rows[i]) + 1
+            title[i], pair[i] = f"({name[i]};{second})OVERLAP_F_B", f',"ops":["{name[i]}","{second}"]'
+            stage[i], number[i] = f"[{stage[i]},{ops.stage[row]}]", f"[{number[i]},{ops.microbatch[row]}]"
+        blocked = np.where(blocker == NONE, "", ',"blocked_by":"').astype(object)
+        quote = np.where(blocker == NONE, "", '"').astype(object)
+        return _filled(
+            f'{{"ph":"X","name":"PP:%s","cat":"%s",%s,"ts":{US},"dur":{US},"args":{{"op":"%s"%s,"stage":%s,'
+            f'"microbatch":%s,"step":%d,"wait_us":{US}%s%s%s%s}}}}',
+            title, self._sort[ops.kind[rows]], self._track[ops.rank[rows]], *_us(start),
+            *_us(self._timeline.end[rows] - start), title, pair, stage, number, np.asarray(ops.step[rows]),
+            *_us(self._wait[rows]), self._said_cause[self._cause[rows]], blocked, self._names[blocker], quote,
+        )  # fmt: skip
 
 
 class Ports:
     """Transfers at the ports of their senders (or of their receivers), by number."""
 
     def __init__(self, run: Run, tracks: Tracks, names: list[str], sending: bool) -> None:
-        plan, timeline, transfers, routes = run.plan, run.timeline, run.plan.transfers, run.plan.routes
-        self.made = [names[row] for row in transfers.producer.tolist()]
-        self.route = transfers.route.tolist()
-        port = (routes.egress if sending else routes.ingress).tolist()
-        egress, ingress, _ = side_by_side(timeline)
-        places = (egress if sending else ingress).tolist()
-        self.track = [
-            tracks.of_port[port[route]][place] if port[route] != NONE else ""
-            for route, place in zip(self.route, places, strict=True)
-        ]
-        self.about = [
-            f'"src":{src},"dst":{dst},"bytes":{size}'
-            for src, dst, size in zip(routes.src.tolist(), routes.dst.tolist(), routes.bytes.tolist(), strict=True)
-        ]
-        kinds = plan.ops.kind[transfers.producer].tolist()
-        self.sort = ["message" if kind in COMPUTE else SORT[kind] for kind in kinds]
-        rows = transfers.producer if sending else transfers.consumer
-        own = plan.ops.kind[rows].tolist()
-        forward, backward = ("SEND_F", "SEND_B") if sending else ("RECV_F", "RECV_B")
+        plan, transfers, routes = run.plan, run.plan.transfers, run.plan.routes
+        self._transfers, self._timeline = transfers, run.timeline
+        self._port = (routes.egress if sending else routes.ingress)[transfers.route]
+        self._place = side_by_side(run.timeline)[0 if sending else 1]
+        self._first = np.cumsum([0, *map(len, tracks.of_port)])
+        self._track = _texts([*chain.from_iterable(tracks.of_port)])
+        ways = zip(routes.src.tolist(), routes.dst.tolist(), routes.bytes.tolist(), strict=True)
+        self._about = _texts([f'"src":{src},"dst":{dst},"bytes":{size}' for src, dst, size in ways])
+        self._made = _texts(names)[transfers.producer]
+        maker = plan.ops.kind[transfers.producer]
+        self._sort = _texts(["message" if kind in COMPUTE else SORT[kind] for kind in Kind])[maker]
+        self._name = self._made.copy()
         # An op that makes a message sends it; a move or a sync is called what it is, at both ends.
-        self.name = [
-            names[row].replace(Kind(kind).name, forward if maker == Kind.F else backward, 1)
-            if maker in COMPUTE
-            else made
-            for row, kind, maker, made in zip(rows.tolist(), own, kinds, self.made, strict=True)
-        ]
-        self.ready, self.start = timeline.ready.tolist(), timeline.transfer_start.tolist()
-        self.left = timeline.left.tolist()
+        rows = transfers.producer if sending else transfers.consumer
+        forward, backward = ("SEND_F", "SEND_B") if sending else ("RECV_F", "RECV_B")
+        ops, computes = plan.ops, np.flatnonzero(np.isin(maker, COMPUTE))
+        of = rows[computes]
+        by_maker = np.where(maker[computes] == Kind.F, forward, backward).astype(object)
+        said = zip(_texts(names)[of], ops.kind[of].tolist(), by_maker, strict=True)
+        kinds = [kind.name for kind in Kind]
+        self._name[computes] = [name.replace(kinds[kind], end, 1) for name, kind, end in said]
 
-    def text(self, transfer: int) -> str:
-        """The span from when the transfer takes the port until it frees it."""
-        route, start = self.route[transfer], self.start[transfer]
-        wait = _us(start - self.ready[transfer])
-        args = f'"op":"{self.made[transfer]}",{self.about[route]},"wait_us":{wait}'
-        place = f'"cat":"{self.sort[transfer]}",{self.track[transfer]}'
-        return _span(self.name[transfer], place, (start, self.left[transfer]), args)
+    def texts(self, some: Longs) -> list[str]:
+        """The span of each from when it takes the port until it frees it."""
+        route, start = self._transfers.route[some], self._timeline.transfer_start[some]
+        return _filled(
+            f'{{"ph":"X","name":"PP:%s","cat":"%s",%s,"ts":{US},"dur":{US},"args":{{"op":"%s",%s,"wait_us":{US}}}}}',
+            self._name[some], self._sort[some], self._track[self._first[self._port[some]] + self._place[some]], *_us(start),
+            *_us(self._timeline.left[some] - start), self._made[some], self._about[route],
+            *_us(start - self._timeline.ready[some]),
+        )  # fmt: skip
 
 
 class Ends:
@@ -100,49 +101,60 @@ class Ends:
 
     def __init__(self, run: Run, tracks: Tracks, flow: Flow, begins: bool) -> None:
         rows: Longs = flow.sender if begins else flow.taker
-        self.track = [tracks.of_rank[rank] for rank in run.plan.ops.rank[rows].tolist()]
-        self.time = (flow.sent if begins else flow.taken).tolist()
-        self.form = '"ph":"s"' if begins else '"ph":"f","bp":"e"'
+        self._track, self._rank = _texts(tracks.of_rank), run.plan.ops.rank[rows]
+        self._time = flow.sent if begins else flow.taken
+        self._form = '"ph":"s"' if begins else '"ph":"f","bp":"e"'
 
-    def text(self, number: int) -> str:
-        """One end, in the span that is open on its track."""
-        about = f'{self.form},"id":{number},"name":"message","cat":"message"'
-        return f'{{{about},{self.track[number]},"ts":{_us(self.time[number])}}}'
+    def texts(self, some: Longs) -> list[str]:
+        """An end each, in the span that is open on its track."""
+        form = f'{{{self._form},"id":%d,"name":"message","cat":"message",%s,"ts":{US}}}'
+        return _filled(form, some, self._track[self._rank[some]], *_us(self._time[some]))
 
 
 class Counters:
     """Memory of the ranks in bytes, by change; categories that no rank ever holds are left out."""
 
     def __init__(self, curves: Curves) -> None:
-        held = np.flatnonzero(np.any(curves.bytes > 0, axis=0)).tolist()
-        self.keys = [f'"{CATEGORIES[category]}":' for category in held]
-        self.rank, self.time, self.bytes = curves.rank.tolist(), curves.time.tolist(), curves.bytes[:, held]
+        self._curves = curves
+        self._held = np.flatnonzero(np.any(curves.bytes > 0, axis=0))
 
-    def text(self, change: int) -> str:
-        """What the change's rank holds from then on."""
-        values = ",".join(map("".join, zip(self.keys, map(str, self.bytes[change].tolist()), strict=True)))
-        place = f'"pid":{self.rank[change]},"ts":{_us(self.time[change])}'
-        return f'{{"ph":"C","name":"memory_bytes",{place},"args":{{{values}}}}}'
+    def texts(self, some: Longs) -> list[str]:
+        """What each change's rank holds from then on."""
+        values = ",".join(f'"{CATEGORIES[category]}":%d' for category in self._held.tolist())
+        form = f'{{"ph":"C","name":"memory_bytes","pid":%d,"ts":{US},"args":{{{values}}}}}'
+        curves = self._curves
+        return _filled(form, curves.rank[some], *_us(curves.time[some]), *curves.bytes[some][:, self._held].T)
 
 
-def _waits(run: Run) -> tuple[list[int], list[int], list[int]]:
+def _waits(run: Run) -> tuple[Longs, Longs, Longs]:
     """Per op the ns that its rank waited for it, the cause by number and the op that it waited for (-1: not known)."""
     if "dependencies" in run.knows:
-        wait, cause, blocker = run.once(waits.per_op)
-        return wait.tolist(), cause.tolist(), blocker.tolist()
+        return run.once(waits.per_op)
     offsets = run.plan.ops.offsets
     free = np.append(0, run.timeline.end)
     free[offsets[:-1]] = 0
-    unknown = [NONE] * len(run.plan.ops)
-    return np.maximum(run.timeline.start - free[:-1], 0).tolist(), unknown, unknown
+    unknown = np.full(len(run.plan.ops), NONE, np.int64)
+    return np.maximum(run.timeline.start - free[:-1], 0), unknown, unknown
 
 
-def _us(ns: int) -> str:
-    """Nanoseconds as µs."""
-    return f"{ns // 1000}.{ns % 1000:03d}"
+def _texts(values: Sequence[str]) -> Texts:
+    return np.array(values, dtype=object)
 
 
-def _span(name: str, place: str, time: tuple[int, int], args: str) -> str:
-    start, end = time
-    times = f'"ts":{_us(start)},"dur":{_us(end - start)}'
-    return f'{{"ph":"X","name":"PP:{name}",{place},{times},"args":{{{args}}}}}'
+def _words(values: NDArray[np.signedinteger]) -> Texts:
+    """Numbers as text, each different one made once."""
+    low = int(values.min(initial=0))
+    words: Texts = _texts([str(number) for number in range(low, int(values.max(initial=0)) + 1)])[values - low]
+    return words
+
+
+def _us(ns: Longs) -> tuple[Longs, Longs]:
+    """Nanoseconds as what ``US`` takes."""
+    whole = ns // 1000
+    return whole, ns - 1000 * whole
+
+
+def _filled(form: str, *columns: NDArray[Any]) -> list[str]:
+    """The form with its places filled from the columns, row by row, in one call: a fifth of the time of one by one."""
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return ("\n".join([form] * len(columns[0])) % tuple(chain.from_iterable(rows))).split("\n")

@@ -123,8 +123,10 @@ def curves(run: Run) -> Curves:
         steps[np.arange(1, len(steps)), found.category[here]] = found.delta[here]
         level = np.cumsum(steps, axis=0)
         time = np.concatenate([[0], found.time[here]])
-        last = np.append(time[1:] != time[:-1], True)  # of one instant's changes only the sum is seen
-        parts.append((np.full(int(last.sum()), rank, np.int64), time[last], level[last]))
+        last = np.flatnonzero(np.append(time[1:] != time[:-1], True))  # of one instant's changes only the sum is seen
+        seen = level[last]
+        new = last[np.append(True, np.any(seen[1:] != seen[:-1], axis=1))]
+        parts.append((np.full(len(new), rank, np.int64), time[new], level[new]))
     rank_, time_, level_ = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Curves(rank_, time_, level_)
 

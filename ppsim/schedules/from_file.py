@@ -20,7 +20,8 @@ from ppsim.schedules.base import Problem, Schedule
 
 MAX_BYTES = 64 << 20
 OF_A_RUN = frozenset({
-    "config.yaml", "summary.json", "tasks.csv", "transfers.csv", "memory.csv", "trace.json", "gantt.png", "memory.png",
+    "config.yaml", "summary.json", "tasks.csv", "transfers.csv", "memory.csv", "trace.json", "trace.json.gz",
+    "gantt.png", "memory.png",
 })  # fmt: skip
 """Names that a run's own files have in its folder."""
 

@@ -331,8 +331,11 @@ def test_hostile_names_are_text() -> None:
     assert text.isascii()
 
 
-def test_events_are_written_one_by_one() -> None:
-    """The stream never gets more than one event at a time, so that a large trace is never one string."""
+def test_events_are_written_so_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream never gets more than that, so that a large trace is never one string; the text is the same.
+
+    An event has two braces: its own and that of its ``args``; a write may have the one before its first.
+    """
 
     class Stream(io.StringIO):
         longest = 0
@@ -341,7 +344,10 @@ def test_events_are_written_one_by_one() -> None:
             self.longest = max(self.longest, text.count("{"))
             return super().write(text)
 
-    stream = Stream()
-    chrome_trace.write(simulate("1f1b", 4, 16), stream)
-    assert stream.longest <= 2
-    assert stream.getvalue().count('"ph":"X"') == 4 * 16 * 2
+    result, stream = simulate("1f1b", 4, 16), Stream()
+    whole = chrome_trace.text(result)
+    monkeypatch.setattr(chrome_trace, "AT_ONCE", 3)
+    chrome_trace.write(result, stream)
+    assert stream.longest <= 2 * 3
+    assert stream.getvalue() == whole
+    assert whole.count('"ph":"X"') == 4 * 16 * 2
