@@ -88,9 +88,10 @@ class Ports:
     def texts(self, some: Longs) -> list[str]:
         """The span of each from when it takes the port until it frees it."""
         route, start = self._transfers.route[some], self._timeline.transfer_start[some]
+        track = self._first[self._port[some]] + self._place[some]
         return _filled(
             f'{{"ph":"X","name":"PP:%s","cat":"%s",%s,"ts":{US},"dur":{US},"args":{{"op":"%s",%s,"wait_us":{US}}}}}',
-            self._name[some], self._sort[some], self._track[self._first[self._port[some]] + self._place[some]], *_us(start),
+            self._name[some], self._sort[some], self._track[track], *_us(start),
             *_us(self._timeline.left[some] - start), self._made[some], self._about[route],
             *_us(start - self._timeline.ready[some]),
         )  # fmt: skip
