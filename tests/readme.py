@@ -1,4 +1,4 @@
-"""The README's blocks, and a place to run them in: what a reader has after the installation."""
+"""The blocks of the README and of the pages in docs, and a place to run them in: what a reader has after the installation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ README = ROOT / "README.md"
 REFERENCE = Path("results") / "reference"
 NEW_SCHEDULE = "# ppsim/schedules/"
 """How a block begins that is a new file of the package."""
-TABLE = ("|---|---|---|\n", "<!-- end of the table -->")
+DOCS = ROOT / "docs"
+PAGES = [README, *sorted(DOCS.glob("*.md")), *sorted((DOCS / "howto").glob("*.md"))]
+"""All pages that are written by hand, but for CONTRIBUTING.md and ARCHITECTURE.md, which have tests of their own."""
 
 
 class Block(NamedTuple):
@@ -39,11 +41,11 @@ def blocks(page: Path = README) -> list[Block]:
     return [Block(m[1], m[2], text.count("\n", 0, m.start()) + 1) for m in found]
 
 
-def workspace(folder: Path) -> Path:
-    """A folder with the repository's configs and the README's own, and where its pictures go."""
+def workspace(folder: Path, page: Path = README) -> Path:
+    """A folder with the repository's configs and the page's own, and where the README's pictures go."""
     shutil.copytree(ROOT / "configs", folder / "configs")
     (folder / REFERENCE).mkdir(parents=True)
-    for block in blocks():
+    for block in blocks(page):
         if block.language == "yaml" and (name := re.match(r"# ([\w-]+\.yaml)\n", block.text)):
             (folder / name[1]).write_text(block.text, encoding="utf-8")
     return folder
@@ -57,18 +59,3 @@ def run(block: Block, folder: Path, package: Path | None = None) -> subprocess.C
     return subprocess.run(
         [*command, block.text], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-
-
-def schedule_rows() -> dict[str, str]:
-    """The row of every schedule in the README's table, in the schedule's own words."""
-    from ppsim.schedules import known
-
-    return {name: _row(name, schedule.__doc__ or "") for name, schedule in sorted(known().items())}
-
-
-def _row(name: str, doc: str) -> str:
-    what, _, source = doc.replace("``", "`").partition("Source:")
-    words = what.strip().partition("\n")[0]
-    source = re.split(r"\. (?=[A-Z])", " ".join(source.split()))[0].rstrip(".")
-    source = re.sub(r"arXiv (\d{4}\.\d{5})", r"[arXiv \1](https://arxiv.org/abs/\1)", source)
-    return f"| `{name}` | {words} | {source or '–'} |"

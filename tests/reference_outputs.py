@@ -1,4 +1,4 @@
-"""Make what the README shows: its pictures, by the commands that stand beneath them, and its table of schedules.
+"""Make the pictures that the README shows, by the commands that stand beneath them.
 
 ``python -m tests.reference_outputs`` is the only way in which ``results/reference/`` is written.
 """
@@ -24,7 +24,7 @@ def made_with() -> str:
 
 
 def main() -> None:
-    """Run the README's first block and keep its pictures; write its table."""
+    """Run the README's first block and keep its pictures."""
     target = readme.ROOT / readme.REFERENCE
     target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
@@ -35,11 +35,6 @@ def main() -> None:
         for picture in sorted((work / readme.REFERENCE).iterdir()):
             shutil.copyfile(picture, target / picture.name)
     (target / MADE_WITH).write_text(made_with(), encoding="utf-8")
-    text = readme.README.read_text(encoding="utf-8")
-    head, _, rest = text.partition(readme.TABLE[0])
-    foot = rest.partition(readme.TABLE[1])[2]
-    rows = "\n".join(readme.schedule_rows().values())
-    readme.README.write_text(f"{head}{readme.TABLE[0]}{rows}\n{readme.TABLE[1]}{foot}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Everything that the README tells a reader to do works, and shows what it says."""
+"""Everything that the README and the pages in docs tell a reader to do works, and shows what it says."""
 
 from __future__ import annotations
 
@@ -17,20 +17,35 @@ from tests.reference_outputs import MADE_WITH, made_with
 
 BLOCKS = readme.blocks()
 INSTALL = "-m venv"
-RUN = [b for b in BLOCKS if b.language in ("sh", "python") and INSTALL not in b.text]
-NEW = next(block for block in BLOCKS if block.text.startswith(readme.NEW_SCHEDULE))
+IN_A_CLONE = "# in a clone"
+"""How a block begins that the tests of the installation and of the site run."""
+(NEW,) = (b for b in readme.blocks(readme.DOCS / "howto" / "schedule.md") if b.text.startswith(readme.NEW_SCHEDULE))
+PAGES = [pytest.param(page, id=page.relative_to(readme.ROOT).as_posix()) for page in readme.PAGES]
+EXPERIMENTS = [
+    pytest.param(page, block, id=f"{page.stem}-{block.title}")
+    for page in readme.PAGES
+    for block in readme.blocks(page)
+    if block.language == "yaml"
+]
+
+
+def to_run(page: Path) -> list[Block]:
+    """Blocks of shell and Python, but for those that install or add to the package."""
+    found = [block for block in readme.blocks(page) if block.language in ("sh", "python")]
+    return [b for b in found if INSTALL not in b.text and not b.text.startswith((IN_A_CLONE, readme.NEW_SCHEDULE))]
 
 
 def extended(folder: Path) -> Path:
-    """A copy of the package with the README's new file in it."""
+    """A copy of the package with the new file of the page on schedules in it."""
     shutil.copytree(Path(ppsim.__file__).parent, folder / "ppsim", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / NEW.text.partition("\n")[0].removeprefix("# ")).write_text(NEW.text, encoding="utf-8")
     return folder
 
 
-def output_of(block: Block) -> str | None:
-    """What the README shows as the block's output: the block of text right after it."""
-    after = BLOCKS[BLOCKS.index(block) + 1 :][:1]
+def output_of(block: Block, page: Path) -> str | None:
+    """What the page shows as the block's output: the block of text right after it."""
+    found = readme.blocks(page)
+    after = found[found.index(block) + 1 :][:1]
     return after[0].text if after and after[0].language == "text" else None
 
 
@@ -39,31 +54,36 @@ def plain(text: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_blocks_in_turn(tmp_path: Path) -> None:
+@pytest.mark.parametrize("page", [page for page in PAGES if to_run(page.values[0])])
+def test_blocks_in_turn(page: Path, tmp_path: Path) -> None:
     """Each runs, prints what its comments say (``# → …``), and what the block of text after it shows.
 
-    One test: later blocks use what earlier ones wrote, as a reader would run them.
+    One test a page: later blocks use what earlier ones wrote, as a reader would run them.
     """
-    work, with_new_file = readme.workspace(tmp_path / "work"), extended(tmp_path / "package")
-    for block in RUN:
+    work = readme.workspace(tmp_path / "work", page)
+    for block in to_run(page):
         if block.text.startswith("# needs torch") and find_spec("torch") is None:
             continue  # takes a schedule from PyTorch
         own = "halves" in block.text and block.language == "sh"
-        done = readme.run(block, work, with_new_file if own else None)
+        done = readme.run(block, work, extended(tmp_path / "package") if own else None)
         assert done.returncode == 0, f"{block.title}: {done.stderr}"
         printed = plain(done.stdout)
         for expected in re.findall(r"# → (.+)$", block.text, re.M):
             assert expected in printed, block.title
-        if (shown := output_of(block)) is not None:
+        if (shown := output_of(block, page)) is not None:
             assert plain(shown) == printed, block.title
 
 
-@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "yaml"], ids=lambda block: block.title)
-def test_experiment(block: Block, tmp_path: Path) -> None:
+def test_every_page_with_a_how_is_run() -> None:
+    assert [page for page in (readme.DOCS / "howto").glob("*.md") if len(to_run(page)) < 2] == []
+
+
+@pytest.mark.parametrize(("page", "block"), EXPERIMENTS)
+def test_experiment(page: Path, block: Block, tmp_path: Path) -> None:
     """Every experiment is whole: it can be taken as it is."""
-    path = tmp_path / "experiment.yaml"
-    path.write_text(block.text, encoding="utf-8")
-    assert ppsim.load(path).pipeline.ranks == 4
+    work = readme.workspace(tmp_path / "work", page)
+    (work / "experiment.yaml").write_text(block.text, encoding="utf-8")
+    assert ppsim.load(work / "experiment.yaml").pipeline.ranks == 4
 
 
 @pytest.mark.slow
@@ -94,16 +114,6 @@ def test_pictures_that_are_kept_are_shown() -> None:
     assert all(f"({readme.REFERENCE.as_posix()}/{name})" in text for name in kept)
 
 
-def test_table_of_schedules_is_in_their_own_words() -> None:
-    """A schedule that isn't in it yet breaks nothing: adding one takes one file."""
-    text = readme.README.read_text(encoding="utf-8")
-    rows = text.partition(readme.TABLE[0])[2].partition(readme.TABLE[1])[0].strip().splitlines()
-    known = readme.schedule_rows()
-    assert {"gpipe", "1f1b", "interleaved_1f1b", "zbv", "pipedream", "bpipe"} <= {row.split("`")[1] for row in rows}
-    for row in rows:
-        assert row == known[row.split("`")[1]], "python -m tests.reference_outputs"
-
-
 def test_measured_figures() -> None:
     """-1.4 … 0.0 %, and slopes of 83.6, 134.2 and 75 ms: max(25, x) + max(50, x) for 8 MiB in x = 33.6, 67.1, 13.4 ms."""
     text = readme.README.read_text(encoding="utf-8")
@@ -129,15 +139,22 @@ def _gpipe(gbit_per_s: int, m: int) -> float:
     return float(ppsim.simulate(experiment).summary["makespan_s"])
 
 
-def test_links_lead_somewhere() -> None:
-    """Files that exist, and headings of the page."""
-    text = readme.README.read_text(encoding="utf-8")
-    headings = {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in re.findall(r"^#+ (.+)$", text, re.M)}
-    for target in re.findall(r"\]\(([^)]+)\)", text):
-        if target.startswith("#"):
-            assert target[1:] in headings
-        elif not target.startswith("https://"):
-            assert (readme.ROOT / target).exists()
+def headings(page: Path) -> set[str]:
+    """The anchors of a page's headings."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    return {re.sub(r"[^\w -]", "", h).lower().replace(" ", "-") for h in re.findall(r"^#+ (.+)$", text, re.M)}
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: Path) -> None:
+    """Files that exist, and headings of pages; what is made with the site is looked for when that is built."""
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        name, _, heading = target.partition("#")
+        if target.startswith("https://") or "generated/" in name:
+            continue
+        found = page.parent / name if name else page
+        assert found.exists(), target
+        assert not heading or heading in headings(found), target
 
 
 def test_ci_runs_the_tests_by_the_same_command() -> None:

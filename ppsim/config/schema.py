@@ -62,7 +62,11 @@ def _field_texts(model: type[BaseModel]) -> dict[str, str]:
     return texts
 
 
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The schema of one model, with the text under each of its fields as its description."""
+    return model.model_json_schema(schema_generator=_Generator)
+
+
 def json_schema() -> dict[str, Any]:
     """The schema of a config file, shorthands included."""
-    found = Experiment.model_json_schema(schema_generator=_Generator)
-    return {"$schema": DIALECT, **found, "patternProperties": {f"^{yamlfile.OWN}": {}}}
+    return {"$schema": DIALECT, **schema_of(Experiment), "patternProperties": {f"^{yamlfile.OWN}": {}}}

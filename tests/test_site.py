@@ -1,0 +1,50 @@
+"""The documentation site is built from a fresh clone by the README's command, with every warning an error."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from ppsim.schedules import known
+from tests import installed, readme
+from tests.test_readme import IN_A_CLONE
+
+MISSING = [name for name in ("sphinx", "myst_nb", "furo", "nbclient") if find_spec(name) is None]
+ASKED_OF_THE_NETWORK = re.compile(
+    r"<(?:script|img|iframe)\b[^>]*\bsrc=\"(?:https?:)?//|<link\b[^>]*\bhref=\"(?:https?:)?//"
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What ``sphinx-build -W docs site`` makes."""
+    clone = installed.clone(tmp_path_factory.mktemp("site") / "clone")
+    (block,) = (b for b in readme.blocks() if b.text.startswith(IN_A_CLONE))
+    command = block.text.partition("&& .venv/bin/")[2]
+    assert command.strip() == "sphinx-build -W docs site"
+    done = readme.run(block._replace(text=f"{sys.executable} -m sphinx -W docs site"), clone, clone)
+    assert done.returncode == 0, done.stderr
+    return clone / "site"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING), reason="pip install 'ppsim[docs]'")
+def test_site(site: Path) -> None:
+    """The gallery has every schedule with its picture, notebooks show theirs, and no page asks the network for anything."""
+    gallery = site / "generated" / "gallery"
+    assert {path.stem for path in gallery.glob("*.html")} == set(known())
+    listed = (site / "generated" / "schedules.html").read_text(encoding="utf-8")
+    for name in known():
+        assert f'href="gallery/{name}.html"' in listed
+        assert f"{name}.png" in (gallery / f"{name}.html").read_text(encoding="utf-8")
+    for notebook in (readme.ROOT / "notebooks").glob("*.ipynb"):
+        page = (site / "generated" / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+        assert page.count("<img") + page.count("data:image/png") >= 3, notebook.stem
+    asking = {
+        path.name for path in site.rglob("*.html") if ASKED_OF_THE_NETWORK.search(path.read_text(encoding="utf-8"))
+    }
+    assert asking == set()
