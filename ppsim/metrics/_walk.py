@@ -16,6 +16,9 @@ from ppsim.metrics.peaks import Groups, Peaks
 from ppsim.ops import Flags, Ints, Longs
 from ppsim.plan.table import Holdings
 
+NEVER_OVER = np.int64(np.iinfo(np.int64).max)
+"""An instant after all others, of the type that instants have: of another one all would be compiled a second time."""
+
 
 class _Held(NamedTuple):
     """What is held: by which group, how much, from which event to which, and when every event is."""
@@ -58,7 +61,10 @@ class _State(NamedTuple):
 
 
 def fill_in(found: Peaks, held: Holdings, groups: Groups, tail: Flags, times: Longs) -> None:
-    """Find the peaks; always with the same types, so that the loops are compiled once."""
+    """Find the peaks; always with the same types, so that the loops are compiled once.
+
+    What numpy could do with a slice the loops do themselves: its checks of shapes take seconds to compile.
+    """
     group, of_row = np.ascontiguousarray(groups.of_holding, np.int32), np.ascontiguousarray(groups.of_row, np.int32)
     rows = _Rows(of_row, tail.astype(np.int32))
     _walk(
@@ -75,16 +81,16 @@ def _walk(rows: _Rows, held: _Held, state: _State) -> None:
     own, count = _own(rows, held, groups)
     others = _others(rows, held, count)
     _sort(others)
-    following = others.first[:-1].copy()
+    following = others.first.copy()
     for row in range(n):
-        group = rows.group[row]
+        group = np.int64(rows.group[row])
         for end in range(2):
             if own[2 * row + end]:
                 when = held.times[row + n * end]
                 _until(when, group, others, following, state)
                 _change(state, group, when, own[2 * row + end])
     for group in range(groups):
-        _until(np.iinfo(np.int64).max, group, others, following, state)
+        _until(NEVER_OVER, group, others, following, state)
 
 
 @compiled
@@ -139,9 +145,10 @@ def _own(rows: _Rows, held: _Held, groups: int) -> tuple[Longs, Longs]:
 def _others(rows: _Rows, held: _Held, count: Longs) -> _Others:
     """All other changes, by group."""
     first = np.zeros(len(count) + 1, np.int64)
-    first[1:] = np.cumsum(count)
+    for group in range(len(count)):
+        first[group + 1] = first[group] + count[group]
     time, delta = np.empty(first[-1], np.int64), np.empty(first[-1], np.int64)
-    free = first[:-1].copy()
+    free = first.copy()
     if first[-1]:
         for i in range(len(held.size)):
             group, since, until = held.group[i], held.since[i], held.until[i]
@@ -157,7 +164,9 @@ def _others(rows: _Rows, held: _Held, count: Longs) -> _Others:
 def _sort(others: _Others) -> None:
     """Put each group's changes into the order of time: the stretches that are in order already are merged in pairs."""
     first, changes = others
-    longest = np.max(first[1:] - first[:-1])
+    longest = 0
+    for group in range(len(first) - 1):
+        longest = max(longest, first[group + 1] - first[group])
     room = _Changes(np.empty(longest, np.int64), np.empty(longest, np.int64))
     begins = np.empty(longest + 1, np.int64)  # of the stretches; the last entry is where they end
     for group in range(len(first) - 1):
