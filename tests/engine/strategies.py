@@ -35,8 +35,8 @@ class Listed(Schedule):
 
 
 @st.composite
-def plans(draw: st.DrawFn) -> Plan:
-    """A plan; some of them deadlock."""
+def plans(draw: st.DrawFn, sharing: str = "queueing") -> Plan:
+    """A plan whose messages share ports by that rule; some of them deadlock."""
     ranks, microbatches = draw(st.sampled_from([1, 2, 2, 3, 4, 4])), draw(st.integers(1, 4))
     schedule = draw(listed(ranks, microbatches) | st.sampled_from(sorted(known().keys() - {"file"})).map(_named))
     try:
@@ -45,7 +45,7 @@ def plans(draw: st.DrawFn) -> Plan:
             schedule=schedule,
             pipeline={"ranks": ranks, "microbatches": microbatches, **draw(pipelines(stages, microbatches))},
             costs=draw(costs(stages)),
-            cluster=draw(clusters(ranks)),
+            cluster={**draw(clusters(ranks)), "sharing": sharing},
             runtime=draw(runtimes()),
         )
         problem = experiment.problem()
