@@ -7,7 +7,7 @@ event of lowest priority closes the instant and lets transfers take their ports.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import numpy as np
@@ -129,15 +129,16 @@ class _Run:
 
     def go(self, transfer: int) -> Iterable[int]:
         """A transfer is ready: it asks for its ports, or starts; returns the events that happen at once."""
-        route = self.route[transfer]
-        self.ready[transfer] = self.env.now
+        route, now = self.route[transfer], self.env.now
+        self.ready[transfer] = now
         if self.has_ports[route]:
-            self.traffic.ready(transfer, self.now)
-            self.settle_later()
+            self.traffic.ready(transfer, now)
+            if not self.settling:
+                self.settle_later()
         elif self.occupancy[route] or self.latency[route]:
             self.env.process(self.carry(transfer))
         else:
-            self.transfer_start[transfer] = self.left[transfer] = self.env.now
+            self.transfer_start[transfer] = self.left[transfer] = now
             return range(2 * self.n + transfer, self.events, self.t)
         return ()
 
@@ -156,47 +157,42 @@ class _Run:
         self.left[transfer] = self.env.now
         self.fire(event)
         if latency:
-            self.at(latency, lambda: self.fire(event + self.t))
+            self.env.timeout(latency, event + self.t).callbacks.append(self.arrive)
         else:
             self.fire(event + self.t)
 
-    @property
-    def now(self) -> int:
-        """The time in ns."""
-        return int(self.env.now)
-
-    def at(self, delay: int, happens: Callable[[], None]) -> None:
-        """Let something happen so much later."""
-        self.env.timeout(delay).callbacks.append(lambda _: happens())
+    def arrive(self, flight: Event) -> None:
+        """A transfer is there; its flight's value is the event of the plan."""
+        self.fire(flight._value)
 
     def settle_later(self) -> None:
         """Let transfers take their ports when nothing else happens at this instant."""
-        if self.traffic.unsettled and not self.settling:
-            self.settling = True
-            settle = Event(self.env)
-            settle.callbacks = [self.settle]
-            settle._ok, settle._value = True, None
-            self.env.schedule(settle, priority=LAST)
+        self.settling = True
+        settle = Event(self.env)
+        settle.callbacks = [self.settle]
+        settle._ok, settle._value = True, None
+        self.env.schedule(settle, priority=LAST)
 
-    def settle(self, _event: Event) -> None:
+    def settle(self, _settle: Event) -> None:
         """The instant is over: transfers start as the rule lets them."""
-        self.settling = False
-        for transfer in self.traffic.settle(self.now):
-            self.transfer_start[transfer] = self.env.now
+        self.settling, now = False, self.env.now
+        for transfer in self.traffic.settle(now):
+            self.transfer_start[transfer] = now
             self.fire(2 * self.n + transfer)
-        self.wake_up()
+        self.wake_up(now)
 
-    def wake_up(self) -> None:
+    def wake_up(self, now: int | float) -> None:
         """Look again when the next transfer leaves, as things stand."""
         when = self.traffic.next_leaves()
-        if when is not None and not self.now <= self.waking <= when:
+        if when is not None and not now <= self.waking <= when:
             self.waking = when
-            self.at(when - self.now, self.awake)
+            self.env.timeout(when - now).callbacks.append(self.awake)
 
-    def awake(self) -> None:
+    def awake(self, _timeout: Event) -> None:
         """Transfers leave their ports."""
-        self.waking = NEVER
-        for transfer in self.traffic.leave(self.now):
+        self.waking, now = NEVER, self.env.now
+        for transfer in self.traffic.leave(now):
             self.leave(transfer)
-        self.settle_later()
-        self.wake_up()
+        if self.traffic.unsettled and not self.settling:
+            self.settle_later()
+        self.wake_up(now)

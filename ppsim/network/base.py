@@ -10,6 +10,9 @@ from typing import NamedTuple, Protocol
 from ppsim.ops import Constant, Longs
 from ppsim.plan import Plan, Sending
 
+Time = int | float
+"""A moment in ns, a whole number: what SimPy's clock shows."""
+
 
 class Traffic(Protocol):
     """The messages of one run that are on ports or wait for them. Transfers by number, times in ns.
@@ -21,16 +24,16 @@ class Traffic(Protocol):
     unsettled: bool
     """Whether ``settle`` may let anything start."""
 
-    def ready(self, transfer: int, now: int) -> None:
+    def ready(self, transfer: int, now: Time) -> None:
         """A transfer that uses ports has all that it waits for."""
 
-    def settle(self, now: int) -> Iterable[int]:
+    def settle(self, now: Time) -> Iterable[int]:
         """Close the instant: the transfers that start now, in their order."""
 
-    def next_leaves(self) -> int | None:
+    def next_leaves(self) -> Time | None:
         """When the next transfer frees its ports, as things stand; None where none is on its way."""
 
-    def leave(self, now: int) -> Iterable[int]:
+    def leave(self, now: Time) -> Iterable[int]:
         """The transfers that free their ports now."""
 
 

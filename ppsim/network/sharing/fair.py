@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ppsim.network.base import Load, Moments
+from ppsim.network.base import Load, Moments, Time
 from ppsim.ops import NONE, Constant, Longs
 from ppsim.plan import Lines, Plan
 from ppsim.units import round_half_up
@@ -153,11 +153,11 @@ class _Shares:
         """Whether messages are about to join."""
         return bool(self.joining)
 
-    def ready(self, transfer: int, now: int) -> None:
+    def ready(self, transfer: int, now: Time) -> None:
         """It joins when the instant settles."""
         self.joining.append(transfer)
 
-    def settle(self, now: int) -> Iterable[int]:
+    def settle(self, now: Time) -> Iterable[int]:
         """All that are ready start."""
         started, self.joining = sorted(self.joining), []
         self._go_on(now)
@@ -173,13 +173,13 @@ class _Shares:
         flows = self.fluid.flows.items()
         return min(ceil(state.end) if flow in self.gone else round_half_up(state.end) for flow, state in flows)
 
-    def leave(self, now: int) -> Iterable[int]:
+    def leave(self, now: Time) -> Iterable[int]:
         """Those whose end, if none joined from now on, rounds to this ns."""
-        left = [*self._go_on(now), *(flow for flow in self.fluid.before(now + HALF) if flow not in self.gone)]
+        left = [*self._go_on(now), *(flow for flow in self.fluid.before(Fraction(now) + HALF) if flow not in self.gone)]
         self.gone.update(flow for flow in left if flow in self.fluid.flows)
         return sorted(left)
 
-    def _go_on(self, now: int) -> list[int]:
+    def _go_on(self, now: Time) -> list[int]:
         """Go on to an instant; those that end on the way and haven't left."""
         ended = self.fluid.advance(Fraction(now))
         left = [flow for flow in ended if flow not in self.gone]

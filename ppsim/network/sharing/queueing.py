@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from ppsim.network.base import Load, Moments
+from ppsim.network.base import Load, Moments, Time
 from ppsim.ops import NONE, Constant, Longs
 from ppsim.plan import Plan
 
@@ -22,9 +22,9 @@ class _Lane:
 
     def __init__(self, egress: int, ingress: int) -> None:
         self.ports = (egress, ingress)
-        self.waiting: list[tuple[int, int]] = []
+        self.waiting: list[tuple[Time, int]] = []
 
-    def first(self) -> tuple[int, int]:
+    def first(self) -> tuple[Time, int]:
         """Whose turn it is on this lane."""
         return self.waiting[0]
 
@@ -46,54 +46,56 @@ class Queues:
                 self.lanes_at[port].append(lane)
         self.taken = [False] * ports
         self.touched: set[_Lane] = set()
-        self.under_way: list[tuple[int, int]] = []
+        self.under_way: list[tuple[Time, int]] = []
 
     @property
     def unsettled(self) -> bool:
         """Whether there are lanes to look at."""
         return bool(self.touched)
 
-    def ready(self, transfer: int, now: int) -> None:
+    def ready(self, transfer: int, now: Time) -> None:
         """Let a transfer wait for its two ports."""
         lane = self.lane[transfer]
         if lane is not None:
             heappush(lane.waiting, self.turn(transfer, now))
             self.touched.add(lane)
 
-    def turn(self, transfer: int, now: int) -> tuple[int, int]:
+    def turn(self, transfer: int, now: Time) -> tuple[Time, int]:
         """What orders a transfer that is ready now among others; ends with its number."""
         return now, transfer
 
-    def settle(self, now: int) -> Iterable[int]:
+    def settle(self, now: Time) -> Iterable[int]:
         """One pass over the waiting transfers in their order; each starts if both its ports are free.
 
         Ports are only taken during a pass, so that at most the first of a lane can start.
         """
-        started = []
-        for lane in sorted(self.touched, key=_Lane.first):
+        started, taken = [], self.taken
+        for lane in sorted(self.touched, key=_Lane.first) if len(self.touched) > 1 else self.touched:
             egress, ingress = lane.ports
-            if not self.taken[egress] and not self.taken[ingress]:
-                self.taken[egress] = self.taken[ingress] = True
+            if not taken[egress] and not taken[ingress]:
+                taken[egress] = taken[ingress] = True
                 _, transfer = heappop(lane.waiting)
                 heappush(self.under_way, (now + self.occupancy[transfer], transfer))
                 started.append(transfer)
         self.touched.clear()
         return started
 
-    def next_leaves(self) -> int | None:
+    def next_leaves(self) -> Time | None:
         """The end of the shortest occupancy."""
         return self.under_way[0][0] if self.under_way else None
 
-    def leave(self, now: int) -> Iterable[int]:
+    def leave(self, now: Time) -> Iterable[int]:
         """Free the ports of those whose occupancy is over."""
-        left = []
+        left, taken, touched = [], self.taken, self.touched
         while self.under_way and self.under_way[0][0] <= now:
             _, transfer = heappop(self.under_way)
+            left.append(transfer)
             lane = self.lane[transfer]
             for port in lane.ports if lane is not None else ():
-                self.taken[port] = False
-                self.touched.update(other for other in self.lanes_at[port] if other.waiting)
-            left.append(transfer)
+                taken[port] = False
+                for other in self.lanes_at[port]:
+                    if other.waiting:
+                        touched.add(other)
         return left
 
 

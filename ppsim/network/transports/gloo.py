@@ -90,29 +90,33 @@ def _listed(plan: Plan, sent: Numbers) -> Plan:
     return replace(plan, transfers=replace(transfers, needs=needs), turns=turns)
 
 
-def _turns(plan: Plan, sent: Numbers) -> Turns:
-    """Messages that go opposite ways between two ranks and wait for the same: for both ranks to start one batch."""
-    transfers, routes, ops = plan.transfers, plan.routes, plan.ops
-    mine, theirs = np.full((2, len(transfers)), NONE, np.int64)
-    batches: dict[tuple[int, ...], dict[int, list[int]]] = {}
-    for transfer in sent.tolist():
-        route = transfers.route[transfer]
-        src, dst = int(routes.src[route]), int(routes.dst[route])
-        needs = sorted(transfers.needs.of(transfer))
-        batches.setdefault((min(src, dst), max(src, dst), *needs), {}).setdefault(src, []).append(transfer)
-    owner: list[int] = []
-    rivals: list[int] = []
-    for key, ways in batches.items():
-        if len(ways) < 2:
-            continue
-        row_of = {int(ops.rank[event - len(ops)]): event - len(ops) for event in key[2:] if event < 2 * len(ops)}
-        for rank, others in (key[:2], key[1::-1]):
-            for transfer in ways[rank]:
-                mine[transfer], theirs[transfer] = row_of[rank], row_of[others]
-                owner += [transfer] * len(ways[others])
-                rivals += ways[others]
-    nobody = Dependencies.none(len(transfers))
-    return Turns(mine, theirs, nobody.joined(np.array(owner, np.int64), np.array(rivals, np.int64)))
+def _turns(plan: Plan, sent: Numbers) -> Turns | None:
+    """Messages that go opposite ways between two ranks and wait for the same: for both ranks to start one batch.
+
+    One that waits for more, as for a batch before its own, is exchanged with none. None where no two are exchanged.
+    """
+    needs, ops = plan.transfers.needs, plan.ops
+    sent = sent[needs.counts[sent] == 2]
+    rows = np.stack([needs.event[needs.ptr[sent]], needs.event[needs.ptr[sent] + 1]]).astype(np.int64) - len(ops)
+    both = np.flatnonzero(np.all((rows >= 0) & (rows < len(ops)), axis=0))
+    sent, rows = sent[both], np.sort(rows[:, both], axis=0)
+    low, high = rows  # of the lower rank, and of the other one
+    down = plan.routes.src[plan.transfers.route[sent]] == ops.rank[high]
+    order = np.lexsort((down, high, low))
+    sent, low, high, down = sent[order], low[order], high[order], down[order]
+    batch = np.cumsum(np.append(0, (np.diff(low) != 0) | (np.diff(high) != 0))[: len(sent)])
+    upwards, downwards = np.bincount(batch[~down], minlength=len(sent)), np.bincount(batch[down], minlength=len(sent))
+    first = np.cumsum(upwards + downwards) - upwards - downwards
+    count = np.where(down, upwards[batch], downwards[batch])
+    if not np.any(count):
+        return None
+    begin = first[batch] + np.where(down, 0, upwards[batch])
+    rivals = sent[np.arange(count.sum()) + np.repeat(begin - np.cumsum(count) + count, count)]
+    mine, theirs = np.full((2, len(plan.transfers)), NONE, np.int64)
+    takes = count > 0
+    mine[sent[takes]] = np.where(down, high, low)[takes]
+    theirs[sent[takes]] = np.where(down, low, high)[takes]
+    return Turns(mine, theirs, Dependencies.none(len(plan.transfers)).joined(np.repeat(sent, count), rivals))
 
 
 def _in_flight(plan: Plan) -> Plan:
