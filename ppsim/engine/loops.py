@@ -168,7 +168,7 @@ def with_ports(work: Work, lanes: Lanes, order: Order, moment: Longs, transfer_s
     turns = np.empty((len(ports), 2), np.int64)  # the first of each of those: (ready time, transfer)
     heap = np.empty((ranks + t, 2), np.int64)  # what will end, leave or arrive: (time, event)
     met = np.empty(2 * n + t + ranks, np.uint32)  # things whose needs are all met, to be looked at in this instant
-    touches = coming = things = np.int64(0)  # of a plain 0 all that is called would be compiled a second time
+    touches = coming = things = int(np.int64(0))  # of a plain 0 all that is called would be compiled a second time
     for rank in range(ranks):
         if offsets[rank] < offsets[rank + 1]:
             met[things] = offsets[rank]
@@ -218,7 +218,7 @@ def with_ports(work: Work, lanes: Lanes, order: Order, moment: Longs, transfer_s
                             touches += 1
                 continue
             things -= 1
-            thing = np.int64(met[things])
+            thing = int(np.int64(met[things]))
             if thing < 2 * n:  # a rank may go on
                 rank = rank_of[thing - n if thing >= n else thing]
                 while at[rank] < offsets[rank + 1] and not busy[rank]:

@@ -16,8 +16,8 @@ from ppsim.metrics.peaks import Groups, Peaks
 from ppsim.ops import Flags, Ints, Longs
 from ppsim.plan.table import Holdings
 
-NEVER_OVER = np.int64(np.iinfo(np.int64).max)
-"""An instant after all others, of the type that instants have: of another one all would be compiled a second time."""
+NEVER_OVER = int(np.iinfo(np.int64).max)
+"""An instant after all others."""
 
 
 class _Held(NamedTuple):
@@ -83,14 +83,14 @@ def _walk(rows: _Rows, held: _Held, state: _State) -> None:
     _sort(others)
     following = others.first.copy()
     for row in range(n):
-        group = np.int64(rows.group[row])
+        group = int(np.int64(rows.group[row]))
         for end in range(2):
             if own[2 * row + end]:
                 when = held.times[row + n * end]
                 _until(when, group, others, following, state)
                 _change(state, group, when, own[2 * row + end])
     for group in range(groups):
-        _until(NEVER_OVER, group, others, following, state)
+        _until(int(np.int64(NEVER_OVER)), group, others, following, state)  # as it is: compiled a second time
 
 
 @compiled

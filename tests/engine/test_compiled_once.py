@@ -1,0 +1,50 @@
+"""What is compiled: every loop once, for one set of types; nothing where no compiled engine runs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ONCE = """
+import json
+from ppsim.engine import loops, pairs
+from ppsim.metrics import _walk
+from tests.simulated import simulate
+for link in ({}, {"bandwidth": "10 GB/s", "latency": "5 us"}):
+    cluster = {"ranks_per_node": 1, "inter_node": link}
+    for schedule in ("1f1b", "zb_h1"):
+        costs = {"message": "1 MB", "activation": "1 MB", "input_grad": "1 ms", "weight_grad": "1 ms"}
+        simulate(schedule, 4, 8, "compiled", costs=costs, cluster=cluster).summary
+made = {name: len(f.signatures) for module in (loops, pairs, _walk) for name, f in vars(module).items()
+        if hasattr(f, "signatures")}
+print(json.dumps(made))
+"""
+
+
+def test_every_loop_is_compiled_for_one_set_of_types() -> None:
+    """Each further one would make the first compiled run of a machine longer."""
+    pytest.importorskip("numba", reason="Numba is not installed")
+    done = subprocess.run([sys.executable, "-c", ONCE], capture_output=True, text=True, check=True, cwd=ROOT)
+    made = json.loads(done.stdout)
+    assert {"with_ports", "without_ports", "push", "pop", "tell", "_walk", "_until"} <= made.keys()
+    assert made == dict.fromkeys(made, 1)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["check", "configs/quickstart.yaml"], ["run", "configs/quickstart.yaml", "--no-files"]]
+)
+def test_numba_is_not_loaded_for_help_check_and_small_runs(arguments: list[str]) -> None:
+    """A SimPy run of 64 ops takes less than loading Numba would."""
+    program = (
+        f"import sys; sys.argv = ['ppsim', *{arguments!r}]\n"
+        "from ppsim.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code, end.code\n"
+        "print('numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == "False"
