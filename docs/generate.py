@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -60,10 +61,38 @@ def notebooks(folder: Path, out: Path) -> None:
         if not any(cell.get("outputs") for cell in notebook.cells):
             resources = {"metadata": {"path": str(folder)}}
             nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources=resources).execute()
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = _plain_formulas(cell.source)
         nbformat.write(notebook, out / "notebooks" / path.name)
     names = "\n".join(f"notebooks/{path.stem}" for path in sorted(folder.glob("*.ipynb")))
     page = f"# Notebooks\n\nThe tests run each of them from its first cell to its last.\n\n{_toctree(names)}"
     (out / "notebooks.md").write_text(page, encoding="utf-8")
+
+
+TEX = {
+    r"\\frac\{([^{}]*)\}\{([^{}]*)\}": r"(\1) / (\2)",
+    r"(?<!\w)\((\w+)\)": r"\1",
+    r"\\sqrt\{([^{}]*)\}": r"√(\1)",
+    r"\\q?quad|\\,": " ",
+    r"\\text\{([^{}]*)\}": r"\1",
+    r"\\cdot": "·",
+    r"\^\*": "*",
+    r"\\(?:left|right)|\\(?=max|%)": "",
+    r" +": " ",
+    r" ,": ",",
+}
+"""What formulas in notebooks use of TeX, as text: what sets it in a browser would have to be loaded from elsewhere."""
+
+
+def _plain_formulas(text: str) -> str:
+    return re.sub(r"\$\$?([^$]+?)\$\$?", lambda found: f"`{_plain(found[1])}`", text)
+
+
+def _plain(formula: str) -> str:
+    for tex, plain in TEX.items():
+        formula = re.sub(tex, plain, formula)
+    return formula.strip()
 
 
 def _toctree(names: str, hidden: bool = False) -> str:
