@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import signal
 import sys
 from typing import Annotated
@@ -28,6 +29,8 @@ from ppsim.cli import (
 from ppsim.cli.cases import INTERRUPTED
 
 DEADLOCK, WRONG_INPUT, BUG = 1, 2, 3
+RARELY = (100_000, 20, 20)
+"""When garbage is looked for: what is imported stays, and looking through it again and again is a tenth of `check`."""
 
 app = typer.Typer(
     add_completion=False,
@@ -81,6 +84,7 @@ def main() -> None:
     """Entry point: a wrong input is one line per mistake and exit code 2, a deadlock 1, a bug says that it is one."""
     from ppsim.errors import DeadlockError, PpsimError
 
+    gc.set_threshold(*RARELY)
     streams.prepare()
     signal.signal(signal.SIGINT, _interrupted)
     try:

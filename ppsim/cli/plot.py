@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from ppsim.cli.files import is_trace, written
 from ppsim.cli.options import EngineName, EngineOption, Set
 from ppsim.cli.run import measured, simulated
+
+if TYPE_CHECKING:
+    from ppsim.analysis.measured.result import MeasuredResult
+    from ppsim.analysis.result import Result
 
 
 class PlotKind(StrEnum):
@@ -76,7 +80,6 @@ def plot(
     engine: EngineOption = EngineName.auto,
 ) -> None:
     """Draw a run (Gantt chart, memory over time, peaks per rank, what its time is made of), or a sweep's pictures."""
-    from ppsim import plot as plots
     from ppsim.errors import ConfigError
 
     wanted = Picture(kind, output, format_, size)
@@ -96,27 +99,31 @@ def plot(
         raise ConfigError(f"{options}: for the folder of a sweep; {config} is none")
     if kind is not None and kind not in OF_RUNS:
         raise ConfigError(f"--kind {kind}: a picture of a sweep; {config} is none; of a run: {', '.join(OF_RUNS)}")
-    which = (kind or PlotKind.gantt).value
     source = config / "config.yaml" if (config / "config.yaml").is_file() else config
-    if is_trace(source):
-        if kind in (PlotKind.memory, PlotKind.peaks, PlotKind.parts):
-            why = "can't be run again with free links" if kind == PlotKind.parts else "its memory isn't known"
-            raise ConfigError(f"--kind {kind}: {config} is a measured run; {why}")
-        from ppsim.config.load import default_name
-
-        result: Any = measured(source)
-        name = default_name(source)
-    else:
+    if not is_trace(source):
         result = simulated(source, set_, engine)
-        name = result.experiment.name
-    if which == PlotKind.parts:
-        from ppsim.analysis.compare import compare
+        _of_run(result, result.experiment.name, wanted, part)
+        return
+    if kind in (PlotKind.memory, PlotKind.peaks, PlotKind.parts):
+        why = "can't be run again with free links" if kind == PlotKind.parts else "its memory isn't known"
+        raise ConfigError(f"--kind {kind}: {config} is a measured run; {why}")
+    from ppsim.config.load import default_name
 
+    _of_run(measured(source), default_name(source), wanted, part)
+
+
+def _of_run(result: Result | MeasuredResult, name: str, wanted: Picture, part: dict[str, Any]) -> None:
+    """Draw a run: its Gantt chart, or what else is asked for."""
+    from ppsim import plot as plots
+    from ppsim.analysis.compare import compare
+
+    which = (wanted.kind or PlotKind.gantt).value
+    if which == PlotKind.parts:
         axes = plots.split(compare([result]), size=wanted.size)
     else:
-        axes = getattr(plots, which)(result, size=size, **part)
+        axes = getattr(plots, which)(result, size=wanted.size, **part)
     target = wanted.path(name, which)
-    written(target, lambda path: plots.save(axes, path, format_))
+    written(target, lambda path: plots.save(axes, path, wanted.format))
     typer.echo(str(target))
 
 

@@ -215,15 +215,18 @@ def paint_updates(ax: Axes, time: Longs, line: Longs, lanes: Lanes) -> None:
     drawn.set_gid("updates")
 
 
-def paint_arrows(ax: Axes, ends: Floats) -> None:
-    """An arrow per message, by the id 'arrows': ``ends`` are (time, height) of both ends, shape (messages, 2, 2)."""
+def paint_arrows(ax: Axes, ends: Floats, head: float) -> None:
+    """An arrow per message, by the id 'arrows': ``ends`` are (time, height) of both ends, shape (messages, 2, 2).
+
+    ``head``: the size of its head in points.
+    """
     from matplotlib.collections import LineCollection
 
     drawn = LineCollection(list(ends), colors="#333333", linewidths=0.6, alpha=0.7, zorder=3.5)
     drawn.set_gid("arrows")
     ax.add_collection(drawn, autolim=False)
     for mark, heads in (("v", ends[ends[:, 1, 1] > ends[:, 0, 1]]), ("^", ends[ends[:, 1, 1] < ends[:, 0, 1]])):
-        ax.plot(heads[:, 1, 0], heads[:, 1, 1], mark, color="#333333", markersize=2.5, zorder=3.5, gid="arrow-heads")
+        ax.plot(heads[:, 1, 0], heads[:, 1, 1], mark, color="#333333", markersize=head, zorder=3.5, gid="arrow-heads")
 
 
 def paint_frames(ax: Axes, frames: list[tuple[float, float, float, float]]) -> None:

@@ -216,7 +216,7 @@ def _draw_wires(axes: Axes, view: View, lanes: boxes.Lanes, scale: labels.Scale)
     labels.label(axes, view.run.plan, moves, scale)
     messages = view.messages()
     if 0 < len(messages) <= MOST_ARROWS:
-        boxes.paint_arrows(axes, _arrows(view, messages, lanes, strip))
+        boxes.paint_arrows(axes, _arrows(view, messages, lanes, strip), scale.font / 3)
 
 
 def _arrows(view: View, messages: Longs, lanes: boxes.Lanes, strip: tuple[float, float]) -> table.Floats:

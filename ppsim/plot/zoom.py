@@ -46,7 +46,7 @@ def parts(view: View, width: float, form: Size) -> list[Part]:
         return []
     digits = len(str(max(int(plan.ops.microbatch.max()), 0)))
     font = min(SMALL * form.font, 0.6 * ROOM * form.row * 72)
-    span = min(width * float(min(usual)) / (1.25 * labels.need(digits, font)), (view.high - view.low) / 2)
+    span = min(width * float(min(usual)) / (1.25 * labels.need(digits, font)), (view.high - view.low) / 3)
     p = plan.ops.ranks
     some = min(RANKS, p)
     last, middle, first = (list(range(at, at + some)) for at in (p - some, (p - some) // 2, 0))

@@ -231,3 +231,14 @@ def test_importing_the_catalog_reads_no_file() -> None:
     """`ppsim --help` imports it and needs no row; a file takes some 20 ms to parse."""
     code = "from ppsim.hardware import catalog; raise SystemExit(catalog._table.cache_info().currsize)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", catalog.KINDS)
+def test_rows_that_are_read_by_themselves_are_those_of_the_whole_file(kind):
+    from importlib.resources import files
+
+    from ruamel.yaml import YAML
+
+    text = files(catalog).joinpath(catalog.KINDS[kind]).read_text(encoding="utf-8")
+    whole = YAML(typ="safe", pure=True).load(text)
+    assert {name: dict(catalog.row(kind, name)) for name in whole} == whole
