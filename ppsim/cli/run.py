@@ -92,7 +92,6 @@ def check(config: Config, set_: Set = None) -> None:
     from ppsim.config.notices import notices
     from ppsim.config.resolved import text
     from ppsim.display.terms import lines
-    from ppsim.network import transport
     from ppsim.schedules.from_file import FromFile
 
     experiment = load(config, set_ or ())
@@ -103,6 +102,8 @@ def check(config: Config, set_: Set = None) -> None:
         plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
     typer.echo(text(experiment), nl=False)
     if (name := experiment.runtime.transport) != "none":
+        from ppsim.network import transport
+
         for rule, reason in transport(name).reasons.items():
             typer.echo(f"# {name}: {rule}: {reason}")
     for line in lines(experiment):
