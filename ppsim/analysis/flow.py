@@ -9,7 +9,7 @@ from typing import Any
 
 from ppsim.analysis.specify import specify
 from ppsim.config.experiment import Experiment
-from ppsim.engine import Engine, run
+from ppsim.engine import Engine, fastest, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, ScheduleError, shown
 from ppsim.metrics import Run
@@ -49,8 +49,8 @@ class Flow:
         self._orders: dict[Hashable, tuple[CheckedOrders, Schedule]] = {}
         self._structures = Structures()
 
-    def execute(self, experiment: Experiment, engine: Engine, watch: Watch | None = None) -> Executed:
-        """Simulate an experiment.
+    def execute(self, experiment: Experiment, engine: Engine | None, watch: Watch | None = None) -> Executed:
+        """Simulate an experiment, by the fastest engine that can where none is named.
 
         Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for
         ever.
@@ -58,14 +58,14 @@ class Flow:
         watch = watch or Watch()
         if not isinstance(experiment, Experiment):
             raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
-        problem = experiment.problem(compiled=engine == "compiled")
+        problem = experiment.problem(compiled=(engine or fastest()) == "compiled")
         per_step = _per_step(experiment, problem)
         spec = specify(experiment, problem)
         orders = self._checked(experiment.schedule, problem)
         watch.at("plan")
         plan = build(orders, spec, self._structures)
         try:
-            timeline, name = run(plan, engine, watch)
+            timeline, name = run(plan, engine or fastest(plan), watch)
         except DeadlockError as deadlock:
             raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
         watch.at("metrics")

@@ -13,7 +13,7 @@ from ppsim.analysis.result import Result
 from ppsim.analysis.uncertainty import repeats
 from ppsim.config.experiment import Experiment
 from ppsim.config.notices import notices, what_saves_memory
-from ppsim.engine import Engine, fastest, run
+from ppsim.engine import Engine, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, Notice, PpsimError, shown
 from ppsim.metrics import chosen, scalars
@@ -61,7 +61,6 @@ def simulate_many(
     the compiled engine simulates, where Numba is installed. Raises what ``simulate`` raises, and says for which one.
     """
     figures, flow, rows = chosen(metrics), Flow(), []
-    engine = fastest() if engine is None else engine
     for number, experiment in enumerate(experiments):
         try:
             run = flow.execute(experiment, engine).run

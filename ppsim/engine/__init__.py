@@ -45,9 +45,10 @@ def run(plan: Plan, engine: Engine = "auto", watch: Watch | None = None) -> tupl
     return compiled(plan, watch), "compiled"
 
 
-def fastest() -> Engine:
-    """The compiled engine, where Numba is installed."""
-    return "compiled" if find_spec("numba") else "simpy"
+def fastest(plan: Plan | None = None) -> Engine:
+    """The compiled engine, where Numba is installed and it plays the plan's rule."""
+    plays = plan is None or not plan.ports or not rule_of(plan).not_compiled
+    return "compiled" if plays and find_spec("numba") else "simpy"
 
 
 def _compiled() -> Callable[[Plan, Watch | None], Timeline]:

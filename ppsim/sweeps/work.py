@@ -55,9 +55,8 @@ def _row(resolver: Resolver, flow: Flow, identity: str, changes: str) -> Row:
         experiment = resolver.experiment(resolver.settings(json.loads(changes)))
         if resolver.id_of(experiment) != identity:
             raise PpsimError("this case is another one here: a file that it names differs, or the ppsim of this worker")
-        engine = fastest()
-        done = flow.execute(experiment, engine)
-        return Row(identity, time.perf_counter() - begun, figures(done, spread(done, engine)))
+        done = flow.execute(experiment, None)
+        return Row(identity, time.perf_counter() - begun, figures(done, spread(done, fastest(done.plan))))
     except PpsimError as error:
         return Row(identity, time.perf_counter() - begun, error=str(error)[:LONGEST_ERROR])
     except Exception as error:  # one case's bug must not end the others' sweep

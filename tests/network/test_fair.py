@@ -304,3 +304,15 @@ def test_the_order_of_simultaneous_events_changes_nothing(plan: Plan, seed: int)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simpy, "Environment", Shuffled)
         assert answer() == found
+
+
+def test_a_sweep_takes_the_engine_that_can() -> None:
+    """By the compiled engine where it plays the rule, else by SimPy's: here three messages share a port of 1 MB/s."""
+    costs = {"forward": "0 s", "message": "1 MB"}
+    both = [
+        experiment(
+            "forward_only", 2, 3, costs=costs, cluster={"ranks_per_node": 1, "inter_node": MB_S, "sharing": sharing}
+        )
+        for sharing in ("queueing", "fair")
+    ]
+    assert [row["makespan_s"] for row in ppsim.simulate_many(both, ["makespan_s"])] == [3, 3]
