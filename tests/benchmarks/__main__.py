@@ -21,11 +21,13 @@ from ppsim.engine import simpy_engine
 from ppsim.plan import build, check
 from tests.benchmarks import bare_simpy
 from tests.benchmarks.flow import Case, Measured, measure_apart
+from tests.benchmarks.small import alternately
 from tests.simulated import experiment
 
 SIZES = ("8x64", "32x512", "64x1024", "256x4096", "1024x8192")
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference" / "benchmarks.csv"
+SMALL = REFERENCE.with_name("small_cases.csv")
 TORCH_UP_TO = 100_000
 """Ranks x microbatches above which PyTorch would take too long."""
 Row = dict[str, Any]
@@ -39,6 +41,7 @@ def main() -> None:
     parser.add_argument(
         "--csv", type=Path, help="write the table of the flow to this file, too (default: of all sizes, the reference)"
     )
+    parser.add_argument("--against", type=Path, help="an older checkout, whose small cases are measured in turn")
     given = parser.parse_args()
     if given.csv is None and given.sizes == parser.get_default("sizes"):
         given.csv = REFERENCE
@@ -59,12 +62,23 @@ def main() -> None:
                 rows.append(flow_row(case, measure_apart(case), torch_s(case)))
                 show(rows[-1:], header=len(rows) == 1)
     if given.csv:
-        with given.csv.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write(rows, given.csv)
+
+    print("\nSmall cases, p=8, m=64: CPU ms of a row of many, and of a single summary\n")
+    small_rows = alternately(given.against)
+    show(small_rows)
+    if given.csv == REFERENCE:
+        write(small_rows, SMALL)
 
     print(f"\nppsim run configs/quickstart.yaml, the whole process with all its files: {whole_process():.2f} s")
+
+
+def write(rows: Sequence[Row], path: Path) -> None:
+    """Rows as CSV."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def against_bare(links: str) -> Row:
