@@ -19,7 +19,7 @@ from typing import Any
 from ppsim.analysis.specify import specify
 from ppsim.engine import simpy_engine
 from ppsim.plan import build, check
-from tests.benchmarks import bare_simpy
+from tests.benchmarks import bare_simpy, growth
 from tests.benchmarks.flow import Case, Measured, measure_apart
 from tests.benchmarks.small import alternately
 from tests.simulated import experiment
@@ -69,6 +69,7 @@ def main() -> None:
     show(small_rows)
     if given.csv == REFERENCE:
         write(small_rows, SMALL)
+        growth.draw(rows, REFERENCE.with_name("growth.png"))
 
     print(f"\nppsim run configs/quickstart.yaml, the whole process with all its files: {whole_process():.2f} s")
 
