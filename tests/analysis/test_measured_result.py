@@ -126,3 +126,10 @@ def test_plot_draws_a_trace(tmp_path: Path) -> None:
     assert target.stat().st_size > 10_000
     refused = CliRunner().invoke(app, ["plot", str(PRIMUS), "--kind", "memory"])
     assert "its memory isn't known" in str(refused.exception)
+
+
+def test_one_rank_alone_is_refused_with_the_stages_that_it_lacks() -> None:
+    """Of three ranks that hold a stage each, the file of the last has no stage 0 and 1."""
+    path = Path(__file__).parents[1] / "data" / "traces" / "kineto-1f1b" / "rank-2.json.gz"
+    with pytest.raises(ppsim.PpsimError, match="no rank of this trace holds stage 0, 1; give the folder"):
+        _ = as_result(read_trace(path)).summary
