@@ -13,7 +13,8 @@ T = TypeVar("T")
 class Model(BaseModel):
     """A frozen group of settings that refuses unknown keys; the string under a field is its description."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    # Validators are built when a config is read, all at once: at import each would be built, and again inside the next.
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
 
 def one_or_list(value: Any) -> str:

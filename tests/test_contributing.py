@@ -39,6 +39,7 @@ def call(package: Path, *arguments: str | Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # starts several processes
 def test_a_schedule_is_a_file(tmp_path: Path) -> None:
     """(m / size) · (size + p - 1) · (F + B) = 8/2 · (2 + 3) · 30 ms; a batch's activations at once."""
     package = with_new("ppsim/schedules/batches.py", tmp_path)
@@ -53,6 +54,7 @@ def test_a_schedule_is_a_file(tmp_path: Path) -> None:
     ).stderr  # fmt: skip
 
 
+@pytest.mark.slow  # starts several processes
 def test_a_device_is_a_row(tmp_path: Path) -> None:
     """Rank 0 of 1F1B holds 4 activations of 1 GiB and weights and gradients of 4 GiB each."""
     package = with_new("ppsim/hardware/catalog/devices.yaml", tmp_path)
@@ -61,6 +63,7 @@ def test_a_device_is_a_row(tmp_path: Path) -> None:
     assert "of 89.41 GiB: fits" in shown  # 96 · 10^9 / 2^30
 
 
+@pytest.mark.slow  # starts several processes
 def test_a_metric_is_a_file(tmp_path: Path) -> None:
     """Rank r of 1F1B ends its first forward after (r + 1) · 10 ms."""
     package = with_new("ppsim/metrics/first_end.py", tmp_path)
@@ -69,6 +72,7 @@ def test_a_metric_is_a_file(tmp_path: Path) -> None:
     assert [row["first_end_s"] for row in summary["per_rank"]] == [0.01, 0.02, 0.03, 0.04]
 
 
+@pytest.mark.slow  # starts several processes
 def test_a_link_rule_is_a_file(tmp_path: Path) -> None:
     """Three messages of 10 ms wait for each other: 0F0's goes at once, then the newest of the others; by queueing 0F1's.
 
@@ -86,6 +90,7 @@ def test_a_link_rule_is_a_file(tmp_path: Path) -> None:
     assert {row[0]: float(row[arrives]) for row in rows[1:]} == {"0F0": 0.014, "0F2": 0.024, "0F1": 0.034}
 
 
+@pytest.mark.slow  # starts several processes
 def test_a_format_is_a_file(tmp_path: Path) -> None:
     """1F1B on two ranks, by hand: F 10 ms, B 20 ms."""
     package = with_new("ppsim/formats/starts_csv.py", tmp_path)

@@ -109,9 +109,10 @@ def test_pictures_are_current(name: str, tmp_path: Path) -> None:
 
 def test_pictures_that_are_kept_are_shown() -> None:
     kept = sorted(path.name for path in (readme.ROOT / readme.REFERENCE).glob("*.png"))
-    assert kept == ["bubble.png", "gantt.png"]
-    text = readme.README.read_text(encoding="utf-8")
-    assert all(f"({readme.REFERENCE.as_posix()}/{name})" in text for name in kept)
+    assert kept == ["bubble.png", "gantt.png", "growth.png"]
+    pages = [readme.README, *sorted((readme.ROOT / "docs").glob("*.md"))]
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    assert all(f"{readme.REFERENCE.as_posix()}/{name})" in text for name in kept)
 
 
 def test_measured_figures() -> None:

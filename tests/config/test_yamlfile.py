@@ -220,7 +220,14 @@ LIMITS: list[tuple[str, str, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS])
+LONG = ("many values",)
+"""Texts that are read for some seconds before they are refused."""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [pytest.param(*row[1:], id=row[0], marks=[pytest.mark.slow] * (row[0] in LONG)) for row in LIMITS],
+)
 def test_limits(file: Path, text: str, message: str) -> None:
     """What a bomb of aliases would expand to is never built."""
     tracemalloc.start()

@@ -29,7 +29,7 @@ def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=400)
 
 
-@pytest.mark.parametrize("command", ["sweep", "search"])
+@pytest.mark.parametrize("command", ["sweep", pytest.param("search", marks=pytest.mark.slow)])
 def test_axes_that_make_no_column_are_summed_up_and_the_measure_is_named(tmp_path: Path, command: str) -> None:
     done = call(tmp_path, command, "choice.yaml", "--jobs", "1", "--set", "schedule=1f1b")
     assert done.returncode == 0, done.stderr
@@ -37,7 +37,7 @@ def test_axes_that_make_no_column_are_summed_up_and_the_measure_is_named(tmp_pat
     assert "step_time_s, less is better" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["sweep", "search"])
+@pytest.mark.parametrize("command", [pytest.param("sweep", marks=pytest.mark.slow), "search"])
 def test_the_best_case_is_written_as_a_config_that_runs(tmp_path: Path, command: str) -> None:
     """The best is 1F1B on 4 ranks: as fast as GPipe, with less memory; row 2 is GPipe."""
     for row, schedule in (("1", "1f1b"), ("2", "gpipe")):

@@ -23,6 +23,7 @@ def devices(changes: dict[str, Any]) -> int:
     return int(changes["costs.tensor_parallel"] * changes["pipeline.ranks"] * changes["pipeline.data_parallel"])
 
 
+@pytest.mark.slow
 def test_a_small_batch_of_the_same_question() -> None:
     """A sixteenth of the batch: every answer uses all 64 devices and fits; the best is named before the runner-up."""
     found = search("--set", "pipeline.global_batch=32", "--set", "sweep.grid.schedule=[1f1b]", "--top", "3")

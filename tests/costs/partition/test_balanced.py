@@ -73,7 +73,7 @@ def all_fit(question: Question, split) -> bool:
     return not any(question.beyond(split))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(questions())
 def test_no_split_is_better(question):
     found = balanced(question)
@@ -85,7 +85,7 @@ def test_no_split_is_better(question):
     assert sum(found.split) == len(question.times) and min(found.split) > 0
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 5), st.integers(1, 3), st.data())
 def test_never_slower_than_as_many_on_every_stage(ranks, each, chunks, data):
     stages_of = loop(ranks, chunks).stages_of
