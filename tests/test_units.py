@@ -380,6 +380,6 @@ def test_factors_are_those_of_an_independent_library() -> None:
 
 def test_every_unit_has_a_value() -> None:
     """A unit that is accepted but has no factor would be a traceback."""
-    for kind, entry in units._KINDS.items():
+    for kind, entry in units.KINDS.items():
         for unit in entry.accepted:
             assert parse(f"1 {unit}", kind) > 0  # type: ignore[arg-type]

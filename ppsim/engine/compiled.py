@@ -15,8 +15,9 @@ from functools import cache
 
 import numpy as np
 
+from ppsim.engine.columns import Lanes, Order, Work
 from ppsim.engine.deadlock import explain
-from ppsim.engine.loops import Lanes, Order, Work, with_ports, without_ports
+from ppsim.engine.loops import with_ports, without_ports
 from ppsim.engine.timeline import NEVER, Recorded, Timeline, finished
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError

@@ -6,47 +6,13 @@ Numba.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from ppsim._jit import compiled
-from ppsim.engine.pairs import Unsigned, pop, push, sort, tell, waiting_for
+from ppsim.engine.columns import Lanes, Order, Work
+from ppsim.engine.pairs import pop, push, sort, tell, waiting_for
 from ppsim.engine.timeline import NEVER
-from ppsim.ops import NONE, Ints, Longs
-
-
-class Work(NamedTuple):
-    """The Plan as the loops read it: ranks and ops, what each thing waits for, and the routes of the transfers."""
-
-    offsets: Longs
-    rank: Unsigned
-    duration: Longs
-    ptr: Unsigned
-    event: Unsigned
-    route: Unsigned
-    occupancy: Longs
-    latency: Longs
-
-
-class Lanes(NamedTuple):
-    """Pairs of ports: the lane of each route (-1: no ports), the ports of each lane, and the lanes at each port."""
-
-    of_route: Ints
-    ports: Unsigned
-    at_ptr: Unsigned
-    at: Unsigned
-
-
-class Order(NamedTuple):
-    """Turns: of each transfer the rows whose ends start its batch on both ranks, and those that go the other way."""
-
-    mine: Longs
-    theirs: Longs
-    ptr: Unsigned
-    rivals: Unsigned
-    ties: bool
-    """Whether of two that start at the same instant the lower rank's go first."""
+from ppsim.ops import NONE, Longs
 
 
 @compiled

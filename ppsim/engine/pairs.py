@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ppsim._jit import compiled
+from ppsim.engine.columns import Unsigned
 from ppsim.engine.timeline import NEVER
 from ppsim.ops import Longs
-
-Unsigned = NDArray[np.uint32]
-"""Unsigned, so that no code is made for indices below zero: a tenth of the time."""
 
 
 @compiled

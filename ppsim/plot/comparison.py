@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ppsim.analysis.whatif import PARTS
-from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import PpsimError
-from ppsim.plot import scales, style
-from ppsim.plot.gantt_chart import gantt, legend_of
+from ppsim.plot import gantt_chart, scales, style
 from ppsim.plot.style import SMALL, SizeName
-from ppsim.plot.view import View, window_ns
+from ppsim.plot.view import View, ranks_shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,25 +37,24 @@ def charts(comparison: Comparison, size: SizeName = "notebook") -> Figure:
     title_lines = 1 if form.width > 5 else 2
     above, below = (0.7 + 1.3 * title_lines) * em, 1.8 * em
     lines = [form.row * CHART_ROW * min(max(result.plan.ops.ranks, 2), MOST_ROWS) for result in comparison.results]
-    longest = max(result.timeline.makespan for result in comparison.results)
-    window = (0.0, longest / PER_SECOND)
-    views = [View.of(r.run, list(range(r.plan.ops.ranks)), window_ns(r.run, window)) for r in comparison.results]
-    handles, words = legend_of(views, form.inside)
-    legend_rows = -(-len(words) // style.legend_columns(words, form.inside, SMALL * form.font))
+    most = gantt_chart.most_lines(max(lines) * form.dpi)
+    longest = float(max(result.timeline.makespan for result in comparison.results))
+    views = [View.of(r.run, ranks_shown(r.run, None, most), (0.0, longest)) for r in comparison.results]
+    legend = gantt_chart.legend_of(views, form.inside)
+    legend_rows = -(-len(legend[1]) // style.legend_columns(legend[1], form.inside, SMALL * form.font))
     foot = (3.3 + 1.45 * SMALL * legend_rows) * em
     with style.styled(form):
         height = sum(lines) + len(lines) * (above + below) + foot
         figure = style.new_figure(form, height)
-        style.add_legend(figure.add_axes((0, 0, 1, 1), visible=False), handles, words, form.inside, form.font, own=True)
+        style.add_legend(figure.add_axes((0, 0, 1, 1), visible=False), legend, form.inside, form.font, own=True)
         figure.set_layout_engine("none")
         figure.legends[0].set_loc("lower left")
         left, top = 3.5 * em / form.width, height
-        for row, result in enumerate(comparison.results):
+        for row, view in enumerate(views):
             place = (left, (top - above - lines[row]) / height, 1 - left - em / form.width, lines[row] / height)
             axes = figure.add_axes(place)
-            gantt(result, axes, window=window, size=size, legend=False)
-            time, *notes = axes.get_xlabel().replace("\n", " ").split(", ")
-            axes.set_xlabel(time if row == len(lines) - 1 else "", loc="left")
+            notes = gantt_chart.without_legend(axes, view, form)
+            axes.set_xlabel(f"time [{view.unit.name}]" if row == len(lines) - 1 else "", loc="left")
             heading = ", ".join([_title(comparison, row), *notes])
             heading = style.wrapped(heading, style.points_of(axes)[0], form.font, title_lines)
             axes.set_title(heading, fontsize=form.font, loc="left", parse_math=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -42,7 +42,6 @@ def gantt(
     ranks: Sequence[int] | None = None,
     window: tuple[float, float] | None = None,
     size: SizeName = "notebook",
-    legend: bool = True,
 ) -> Axes:
     """A line per rank, a bar per op, transfers as thin bars beneath their sender's line, idle time shaded by its cause.
 
@@ -51,41 +50,46 @@ def gantt(
     ``window``: start and end in seconds; by default the whole run. The x axis holds ns and its labels say the unit; the
     y axis holds the line. Where ops are too thin to be told apart their colours are averaged, and the axis says how
     many of how many; where not all can be labelled, a figure of its own has parts of the run enlarged beneath.
-    ``legend``: leave it out, beneath ``ax``, where several charts share one.
     Raises PpsimError for ranks that aren't there, an empty window, an unknown size.
     """
     run = result if isinstance(result, Run) else result.run
     form = style.size_of(size)
     most = form.most_height * form.dpi if ax is None else ax.bbox.height
-    view = View.of(run, ranks_shown(run, ranks, max(int(most / LINE_PIXELS), 1)), window_ns(run, window))
+    view = View.of(run, ranks_shown(run, ranks, most_lines(most)), window_ns(run, window))
     with style.styled(form):
         heading = title(run, None if isinstance(result, Run) else result.schedule.label)
-        if ax is None:
-            axes, parts = _own_axes(view, heading, form, zoomed=window is None and ranks is None)
-        else:
-            axes, parts = _on(ax, view, heading, form, legend), []
+        if ax is not None:
+            width, _ = style.points_of(ax)
+            _frame(ax, view, style.wrapped(heading, width, form.font), form)
+            style.add_legend(ax, legend_of([view], width), width, form.font, own=False)
+            _fill(ax, view, form, all_ranks=ranks is None)
+            return ax
+        axes, parts = _own_axes(view, heading, form, zoomed=window is None and ranks is None)
         style.settle(axes)
         for part, panel in parts:
-            _panel(panel, part, run, form)
+            _draw(panel, _view_of(run, part), form, whole=False)
         boxes.paint_frames(axes, [zoom.frame(view, part) for part, _ in parts])
-        if ax is not None:
-            _ticks(axes, view, form)
-        notes = _draw(axes, view, form)
-        if ranks is None and len(view.ranks) < run.plan.ops.ranks:
-            notes.append(f"{len(view.ranks):,} of {run.plan.ops.ranks:,} ranks shown")
-        text = ", ".join([f"time [{view.unit.name}]", *notes])
-        axes.set_xlabel(style.wrapped(text, style.points_of(axes)[0], form.font), fontsize=form.font, loc="left")
-        if ax is None:
-            if notes:  # which make the axis' text longer
-                style.settle(axes)
-            style.figure_of(axes).set_layout_engine("none")
+        if _noted(axes, view, form, all_ranks=ranks is None):  # which makes the axis' text longer
+            style.settle(axes)
+        style.figure_of(axes).set_layout_engine("none")
     return axes
+
+
+def without_legend(ax: Axes, view: View, form: Size) -> list[str]:
+    """The chart in axes of a given place, as one of several over the same time; returns what it leaves out."""
+    _frame(ax, view, "", form)
+    return _fill(ax, view, form, all_ranks=True)
+
+
+def most_lines(pixels: float) -> int:
+    """How many ranks a chart of that height can show."""
+    return max(int(pixels / LINE_PIXELS), 1)
 
 
 def _own_axes(view: View, heading: str, form: Size, zoomed: bool) -> tuple[Axes, list[tuple[zoom.Part, Axes]]]:
     """Axes in a figure as high as its lines, its title and its legend ask for, and those of enlarged parts beneath."""
     heading = style.wrapped(heading, form.inside - 3 * form.font, form.font)
-    handles, words = legend_of([view], form.inside)
+    legend = legend_of([view], form.inside)
     lines = min(form.most_height, form.row * max(len(view.ranks), 2))
     per_line, font = lines * style.INCH / len(view.ranks), style.SMALL * form.font
     beside = 3 if form.width > BESIDE else 1
@@ -95,12 +99,12 @@ def _own_axes(view: View, heading: str, form: Size, zoomed: bool) -> tuple[Axes,
     beneath = panel * (3 // beside)
     if parts:
         lines = min(lines, max(form.most_height - beneath, form.most_height / 2))
-    figure = style.new_figure(form, lines + beneath + form.around(heading, words))
+    figure = style.new_figure(form, lines + beneath + form.around(heading, legend[1]))
     rows = 1 + (3 // beside if parts else 0)
     grid = figure.add_gridspec(rows, beside, height_ratios=[lines, *[panel] * (rows - 1)])
     axes = figure.add_subplot(grid[0, :])
     _frame(axes, view, heading, form, form.inside - 2 * form.font)
-    style.add_legend(axes, handles, words, form.inside, form.font, own=True)
+    style.add_legend(axes, legend, form.inside, form.font, own=True)
     panels = []
     for place, part in enumerate(parts):
         small = figure.add_subplot(grid[1 + place // beside, place % beside])
@@ -113,23 +117,25 @@ def _view_of(run: Run, part: zoom.Part) -> View:
     return View.of(run, part.ranks, (part.low, part.high))
 
 
-def _panel(axes: Axes, part: zoom.Part, run: Run, form: Size) -> None:
-    """Draw an enlarged part."""
-    view = _view_of(run, part)
-    _draw(axes, view, form, whole=False)
+def _fill(axes: Axes, view: View, form: Size, all_ranks: bool) -> list[str]:
+    """Draw into axes that the user made, once they have their place; returns what the chart leaves out."""
+    style.settle(axes)
+    _ticks(axes, view, form)
+    return _noted(axes, view, form, all_ranks)
 
 
-def _on(axes: Axes, view: View, heading: str, form: Size, legend: bool) -> Axes:
-    """Axes that the user made, with the legend beneath them."""
-    width, _ = style.points_of(axes)
-    _frame(axes, view, style.wrapped(heading, width, form.font), form)
-    if legend:
-        style.add_legend(axes, *legend_of([view], width), width, form.font, own=False)
-    return axes
+def _noted(axes: Axes, view: View, form: Size, all_ranks: bool) -> list[str]:
+    """Draw all bars; say beside the time what is left out, and of ranks if ``all_ranks`` were asked for."""
+    notes = _draw(axes, view, form)
+    if all_ranks and len(view.ranks) < view.run.plan.ops.ranks:
+        notes.append(f"{len(view.ranks):,} of {view.run.plan.ops.ranks:,} ranks shown")
+    text = ", ".join([f"time [{view.unit.name}]", *notes])
+    axes.set_xlabel(style.wrapped(text, style.points_of(axes)[0], form.font), fontsize=form.font, loc="left")
+    return notes
 
 
-def legend_of(views: Sequence[View], width: float) -> tuple[list[Any], list[str]]:
-    """Handles and words of the legend of one chart, or of several over the same time, in so many points of width."""
+def legend_of(views: Sequence[View], width: float) -> style.Entries:
+    """The legend of one chart, or of several over the same time, in so many points of width."""
     found = gantt_legend.entries(views, brief=width < BRIEF)
     return [gantt_legend.handle(entry) for entry in found], [entry.text for entry in found]
 

@@ -53,7 +53,7 @@ def memory(
             panels = [ax]
             _frame(ax, view, form)
             width, _ = style.points_of(ax)
-            style.add_legend(ax, *_legend(view), width, form.font, own=False)
+            style.add_legend(ax, _legend(view), width, form.font, own=False)
         style.settle(panels[0])
         for panel, rank in zip(panels, shown, strict=True):
             _draw(panel, view, rank, form)
@@ -137,11 +137,11 @@ def _panels(view: _View, heading: str, form: Size) -> list[Axes]:
     """A grid of axes, a panel for each rank, in a figure as high as they, its title and its legend ask for."""
     columns = 1 if form.width < 5 or len(view.ranks) == 1 else 2
     rows = -(-len(view.ranks) // columns)
-    handles, words = _legend(view)
+    legend = _legend(view)
     heading = style.wrapped(heading, form.inside, form.font)
     each = min(16 * form.font / style.INCH, form.most_height / rows)
     above = int(len(view.ranks) < view.run.plan.ops.ranks)
-    figure = style.new_figure(form, (rows + above) * each + form.around(heading, words))
+    figure = style.new_figure(form, (rows + above) * each + form.around(heading, legend[1]))
     grid = figure.add_gridspec(rows + above, columns)
     panels: list[Axes] = []
     for place in range(len(view.ranks)):
@@ -162,7 +162,7 @@ def _panels(view: _View, heading: str, form: Size) -> list[Axes]:
         axes.set_title("peak of every rank", loc="left", fontsize=style.SMALL * form.font, pad=3)
         axes.set_ylabel("")
     figure.suptitle(heading, x=0.01, ha="left", fontsize=form.font, parse_math=False)
-    style.add_legend(panels[0], handles, words, form.inside, form.font, own=True)
+    style.add_legend(panels[0], legend, form.inside, form.font, own=True)
     return panels
 
 
@@ -179,7 +179,7 @@ def _frame(axes: Axes, view: _View, form: Size) -> None:
     scales.round_ticks(axes.yaxis, 0, view.top, size, most=max(height / (2 * form.font), 1))
 
 
-def _legend(view: _View) -> tuple[list[Any], list[str]]:
+def _legend(view: _View) -> style.Entries:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -39,10 +39,10 @@ def peaks(
         raise PpsimError("peaks: this run doesn't know what its ops hold; its gantt chart can be plotted")
     held = run.once(metric.peak_by_category)
     with style.styled(form):
-        handles, words = _legend(run)
+        entries = _legend(run)
         if ax is None:
             heading = style.wrapped(_title(run, result), form.inside, form.font)
-            figure = style.new_figure(form, min(0.4 * form.most_height, form.most_height) + form.around(heading, words))
+            figure = style.new_figure(form, 0.4 * form.most_height + form.around(heading, entries[1]))
             axes = figure.add_subplot()
             axes.set_title(heading, loc="left", fontsize=form.font, parse_math=False)
         else:
@@ -51,7 +51,7 @@ def peaks(
         _frame(axes, run, form)
         if legend:
             width = form.inside if ax is None else style.points_of(axes)[0]
-            style.add_legend(axes, handles, words, width, form.font, own=ax is None)
+            style.add_legend(axes, entries, width, form.font, own=ax is None)
         if ax is None:
             style.settle(axes)
             style.figure_of(axes).set_layout_engine("none")
@@ -121,7 +121,7 @@ def _title(run: Run, result: Result | MeasuredResult | Run) -> str:
     return f"{schedule} with p={run.plan.ops.ranks}, m={run.plan.microbatches} holds {span} at its ranks' peaks{fits}"
 
 
-def _legend(run: Run) -> tuple[list[Any], list[str]]:
+def _legend(run: Run) -> style.Entries:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.ft2font import FT2Font
 
 SizeName = Literal["notebook", "slide", "paper"]
+Entries = tuple[list[Any], list[str]]
+"""A legend's: what is shown, and what it is called."""
 STYLE = "ppsim.plot.ppsim"
 INCH = 72
 """Points of an inch; text is measured in points."""
@@ -189,11 +191,12 @@ def legend_columns(labels: list[str], width: float, font: float) -> int:
     return 1
 
 
-def add_legend(axes: Axes, handles: list[Any], labels: list[str], width: float, font: float, own: bool) -> None:
+def add_legend(axes: Axes, entries: Entries, width: float, font: float, own: bool) -> None:
     """A legend of at most ``width`` points: at the foot of a figure of ours, beneath the axes in a user's figure."""
     from matplotlib.legend_handler import HandlerTuple
     from matplotlib.transforms import ScaledTranslation
 
+    handles, labels = entries
     columns = legend_columns(labels, width, SMALL * font)
     looks: dict[str, Any] = {"ncols": columns, "fontsize": SMALL * font, "handler_map": {tuple: HandlerTuple(None, 0)}}
     figure = figure_of(axes)

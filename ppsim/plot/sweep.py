@@ -6,9 +6,10 @@ Each takes a sweep's table (``ppsim.read_sweep``) and returns the Figure. Cases 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim.errors import PpsimError, did_you_mean
 from ppsim.plot.style import SMALL, SizeName, plain, size_of, styled, text_width
@@ -26,14 +27,27 @@ from ppsim.plot.sweep_axes import (
     words,
 )
 from ppsim.plot.sweep_pareto import pareto
-from ppsim.plot.sweep_parts import AIM, BUBBLE, MEMORY, colours_of, heading_of, legend, panels_of, series
+from ppsim.plot.sweep_parts import (
+    AIM,
+    BUBBLE,
+    MEMORY,
+    Plane,
+    colours_of,
+    dots,
+    heading_of,
+    legend,
+    lines,
+    panels_of,
+    series,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MOST_CELLS = 200
+MOST_ACROSS, MOST_CELLS = 30, 200
+"""Of a heat map beside each other, and in all, cells have their values written where there are no more."""
 
 
 def kinds(table: pd.DataFrame) -> list[str]:
@@ -80,13 +94,21 @@ def schedules(table: pd.DataFrame, size: SizeName = "notebook") -> Figure:
     return chart(table, x="schedule", y=MEMORY, size=size)
 
 
+class Groups(TypedDict, total=False):
+    """What a chart tells by more than its axes: columns by their names."""
+
+    hue: str
+    """A colour per value."""
+    facet: str
+    """A panel per value."""
+
+
 def chart(
     table: pd.DataFrame,
     x: str | None = None,
     y: str | None = None,
-    hue: str | None = None,
-    facet: str | None = None,
     size: SizeName = "notebook",
+    **groups: Unpack[Groups],
 ) -> Figure:
     """One column against another, a colour per value of ``hue``, a panel per value of ``facet``.
 
@@ -96,38 +118,45 @@ def chart(
     ways = varied(done)
     across = column(done, x, "--x") if x else next((w for w in ("microbatches", *ways) if w in ways), "microbatches")
     up = column(done, y, "--y") if y else BUBBLE
-    left = [way for way in ways if way not in (across, up) and len(levels(done, way)) <= MOST_GROUPS]
+    plane = Plane(across, up, scale(done, across), scale(done, up, wide=True))
+    colour, panel = _groups(done, plane, groups)
+    form = size_of(size)
+    with styled(form):
+        figure, panels = panels_of(done, panel, size, 3.4 if plane.along.places is None else 3.0)
+        colours = colours_of(done, colour)
+        for axes, level in panels:
+            cases = part(done, panel, level)
+            for group in colours:
+                series(axes, part(cases, colour, group.value), plane, group)
+            plane.along.dress(axes.xaxis, levels(done, across))
+            axes.set_xlabel(plane.along.label(words(across)))
+            axes.tick_params(labelbottom=True)
+            if up == BUBBLE:
+                axes.axhline(AIM / plane.height.of, color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), zorder=0)
+            _turned(axes, form.inside / min(len(panels), 3), form.font)
+        plane.height.dress(panels[0][0].yaxis, levels(done, up))
+        for axes, _ in panels:
+            if axes.yaxis.get_tick_params()["labelleft"]:
+                axes.set_ylabel(plane.height.label(words(up)))
+        legend(figure, done, [*dots(colours, form.font), *lines(done, up)], form.font)
+        heading_of(figure, f"{words(up)} against {words(across)}", done, form.font)
+    return figure
+
+
+def _groups(done: pd.DataFrame, plane: Plane, named: Groups) -> tuple[str | None, str | None]:
+    """The columns that colours and panels tell: those named, else what was varied and is no axis. Raises PpsimError."""
+    left = [
+        way for way in varied(done) if way not in (plane.across, plane.up) and len(levels(done, way)) <= MOST_GROUPS
+    ]
+    hue, facet = named.get("hue"), named.get("facet")
     colour = column(done, hue, "--hue") if hue else next((w for w in ("ranks", *left) if w in left), None)
-    along = scale(done, across)
     # Places beside each other hold many cases well enough.
-    free = [way for way in left if way != colour and (along.places is None or len(levels(done, way)) <= 3)]
+    free = [way for way in left if way != colour and (plane.along.places is None or len(levels(done, way)) <= 3)]
     panel = column(done, facet, "--facet") if facet else next(iter(free), None)
     for name, key in (("--hue", colour), ("--facet", panel)):
         if len(levels(done, key)) > MOST_GROUPS:
             raise PpsimError(f"{name}: {len(levels(done, key))} values of {plain(str(key))}; at most {MOST_GROUPS}")
-    height = scale(done, up, wide=True)
-    colours = colours_of(done, colour)
-    form = size_of(size)
-    with styled(form):
-        figure, panels = panels_of(done, panel, size, 3.4 if along.places is None else 3.0)
-        for axes, level in panels:
-            cases = part(done, panel, level)
-            for number, (group, paint) in enumerate(colours):
-                series(axes, part(cases, colour, group), across, up, (along, height), paint, number, len(colours))
-            along.dress(axes.xaxis, levels(done, across))
-            axes.set_xlabel(along.label(words(across)))
-            axes.tick_params(labelbottom=True)
-            if up == BUBBLE:
-                axes.axhline(AIM / height.of, color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), zorder=0)
-            _turned(axes, form.inside / min(len(panels), 3), form.font)
-        height.dress(panels[0][0].yaxis, levels(done, up))
-        for axes, _ in panels:
-            if axes.yaxis.get_tick_params()["labelleft"]:
-                axes.set_ylabel(height.label(words(up)))
-        shown = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
-        legend(figure, done, shown, up, form.font)
-        heading_of(figure, f"{words(up)} against {words(across)}", done, form.font)
-    return figure
+    return colour, panel
 
 
 def _turned(axes: Axes, width: float, font: float) -> None:
@@ -163,7 +192,9 @@ def heatmap(
                 cells[rows.index(a), columns.index(b)] = value
                 unfit[rows.index(a), columns.index(b)] = not fits
             drawn = axes.imshow(cells, aspect="auto", origin="lower", cmap="cividis_r", vmin=0, vmax=values.max())
-            _cell_words(axes, cells, unfit, values.max(), form.font, len(panels))
+            _pale(axes, unfit)
+            if len(columns) * min(len(panels), 3) <= MOST_ACROSS and cells.size <= MOST_CELLS:
+                _cell_words(axes, cells, unfit, values.max(), form.font)
             step = max(1, -(-len(columns) // (24 // min(len(panels), 3))))
             axes.set_xticks(range(0, len(columns), step), [level_words("", c)[3:] for c in columns[::step]])
             axes.set_yticks(range(len(rows)), [level_words("", r)[3:] for r in rows])
@@ -178,8 +209,8 @@ def heatmap(
     return figure
 
 
-def _cell_words(axes: Axes, cells: Any, unfit: Any, high: float, font: float, panels: int) -> None:
-    """Each cell's value, where there is room; what doesn't fit into memory is pale and hatched."""
+def _pale(axes: Axes, unfit: NDArray[np.bool_]) -> None:
+    """Cells that don't fit into memory are pale and hatched."""
     from matplotlib.patches import Rectangle
 
     for row, cases in enumerate(unfit):
@@ -188,8 +219,10 @@ def _cell_words(axes: Axes, cells: Any, unfit: Any, high: float, font: float, pa
             box: dict[str, Any] = {"xy": (first - 0.5, row - 0.5), "width": last - first, "height": 1, "linewidth": 0}
             axes.add_patch(Rectangle(**box, facecolor="#ffffff", alpha=0.55))
             axes.add_patch(Rectangle(**box, fill=False, hatch="///", edgecolor="#555555"))
-    if cells.shape[1] * min(panels, 3) > 30 or cells.size > MOST_CELLS:
-        return
+
+
+def _cell_words(axes: Axes, cells: NDArray[np.float64], unfit: NDArray[np.bool_], high: float, font: float) -> None:
+    """Each cell's value, dark on what is light."""
     for row, place in zip(*np.nonzero(~np.isnan(cells)), strict=True):
         value = cells[row, place]
         text = f"{value:.0f}" if high >= 20 and value >= 9.95 else f"{value:.1f}"

@@ -24,13 +24,14 @@ from ppsim.plot.sweep_axes import (
     varied,
     words,
 )
-from ppsim.plot.sweep_parts import BUBBLE, DEVICE, MEMORY, STEP, colours_of, heading_of, legend, series
+from ppsim.plot.sweep_parts import BUBBLE, DEVICE, MEMORY, STEP, Plane, colours_of, dots, heading_of, legend, series
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 LABELLED = 12
 """Of so many points each has its label; of more, those on the front."""
@@ -46,26 +47,26 @@ def pareto(table: pd.DataFrame, y: str | None = None, size: SizeName = "notebook
         raise PpsimError("no case of the sweep has a peak memory to draw")
     up = column(done, y, "--y") if y else (STEP if done["work_s"].nunique() == 1 else BUBBLE)
     colour = next((w for w in varied(done) if len(levels(done, w)) <= MOST_GROUPS), None)
-    on = scale(done, MEMORY, wide=True), scale(done, up)
+    plane = Plane(MEMORY, up, scale(done, MEMORY, wide=True), scale(done, up))
+    on = plane.along, plane.height
     form = size_of(size)
     with styled(form):
         figure = new_figure(form, min(4.2, form.most_height))
         axes = figure.add_subplot()
         colours = colours_of(done, colour)
-        for number, (group, paint) in enumerate(colours):
-            series(axes, part(done, colour, group), MEMORY, up, on, paint, number, len(colours))
+        for group in colours:
+            series(axes, part(done, colour, group.value), plane, group)
         front = _front(done.loc[fitting(done), [MEMORY, up]].itertuples(index=False))
-        axes.plot(
+        drawn = axes.plot(
             on[0].at(m for m, _ in front), on[1].at(v for _, v in front), color="#222222", linewidth=1.0,
-            drawstyle="steps-post", zorder=5, label="Pareto front",
+            drawstyle="steps-post", zorder=5, label="none beats these in both",
         )  # fmt: skip
-        device = _device(axes, done, on[0])
+        drawn += _device(axes, done, on[0])
         for axis, key, shown in ((axes.xaxis, MEMORY, on[0]), (axes.yaxis, up, on[1])):
             shown.dress(axis, levels(done, key))
         axes.set_xlabel(on[0].label("peak memory"))
         axes.set_ylabel(on[1].label(words(up)))
-        groups = [(level_words(colour, group), paint) for group, paint in colours] if colour else []
-        legend(figure, done, groups, "", form.font, front=True, device=device)
+        legend(figure, done, [*dots(colours, form.font), *drawn], form.font)
         heading_of(figure, f"{words(up)} against peak memory", done, form.font)
         settle(axes)
         _ticks(axes.xaxis, on[0].at(levels(done, MEMORY)), SMALL * form.font)
@@ -83,35 +84,39 @@ def _front(points: Iterator[Any]) -> list[tuple[float, float]]:
     return front
 
 
-def _device(axes: Axes, done: pd.DataFrame, along: Scale) -> str:
-    """Draw the memory of a device, where all cases have the same. Returns what the legend says of it."""
+def _device(axes: Axes, done: pd.DataFrame, along: Scale) -> list[Line2D]:
+    """Draw the memory of a device, where all cases have the same. Returns what the legend shows of it."""
     known = done[DEVICE].dropna().unique().tolist() if DEVICE in done else []
     if len(known) != 1:
-        return ""
+        return []
+    from matplotlib.lines import Line2D
+
     size, near = float(known[0]), known[0] <= FAR * done[MEMORY].max()
-    if near:
-        axes.axvline(along.at([size])[0], color="black", linestyle=(0, (4, 2)), linewidth=1.2, gid="device-memory")
-    return f"device memory {scales.size(size)}{'' if near else ', far to the right'}"
+    looks: dict[str, Any] = {"color": "black", "linestyle": (0, (4, 2)), "linewidth": 1.2}
+    looks["label"] = f"device memory {scales.size(size)}{'' if near else ', far to the right'}"
+    return [axes.axvline(along.at([size])[0], gid="device-memory", **looks) if near else Line2D([], [], **looks)]
 
 
 def _ticks(axis: Axis, at: Sequence[float], font: float) -> None:
     """Ticks where the points are, as far as their labels don't touch; the lowest and the highest among them."""
-    axes, low, high = axis.axes, min(at), max(at)
-    across = axis is axes.xaxis
+    across = axis is axis.axes.xaxis
     texts = {place: scales.number(place, 3) for place in sorted(set(at))}
+    middle = dict(zip(texts, _points_along(axis, list(texts)), strict=True))
+    room = {place: (text_width(text, font) + font if across else 1.3 * font) / 2 for place, text in texts.items()}
     kept: list[float] = []
-    for place in [low, high, *texts]:
-        if all(_apart(axes, across, place, other, (texts[place], texts[other]), font) for other in kept):
+    for place in [min(at), max(at), *texts]:
+        if all(abs(middle[place] - middle[other]) >= room[place] + room[other] for other in kept):
             kept.append(place)
     axis.set_ticks(sorted(kept), [texts[place] for place in sorted(kept)])
 
 
-def _apart(axes: Axes, across: bool, one: float, other: float, texts: tuple[str, str], font: float) -> bool:
-    limits, (a, b) = (axes.get_xlim()[0], axes.get_ylim()[0]), (one, other)
-    points = axes.transData.transform([(a, limits[1]), (b, limits[1])] if across else [(limits[0], a), (limits[0], b)])
-    distance = abs(float(points[0, 0 if across else 1] - points[1, 0 if across else 1])) * INCH / axes.figure.figure.dpi
-    needed = sum(text_width(text, font) for text in texts) / 2 + font if across else 1.3 * font
-    return distance >= needed
+def _points_along(axis: Axis, places: Sequence[float]) -> list[float]:
+    """Where places on an axis are, in points."""
+    axes = axis.axes
+    on_page = axis.get_transform().transform(np.array(places))
+    low, high = axis.get_transform().transform(np.array(axis.get_view_interval()))
+    length = axes.bbox.width if axis is axes.xaxis else axes.bbox.height
+    return [float(share * length * INCH / axes.figure.figure.dpi) for share in (on_page - low) / (high - low)]
 
 
 class _Name(NamedTuple):

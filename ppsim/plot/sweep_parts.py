@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ppsim.plot.style import SMALL, SizeName, new_figure, plain, size_of
-from ppsim.plot.sweep_axes import SCHEDULE, fitting, level_words, levels, scale
+from ppsim.plot.sweep_axes import SCHEDULE, Scale, fitting, level_words, levels, scale
 
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
 BUBBLE, MEMORY, STEP = "bubble_ratio", "peak_memory_bytes", "step_time_s"
 DEVICE = "device_memory_bytes"
@@ -26,22 +27,38 @@ APART = (
 )  # fmt: skip
 
 
-def series(
-    axes: Axes, cases: pd.DataFrame, across: str, up: str, on: tuple[Any, Any], paint: Any, number: int, groups: int
-) -> None:
+class Plane(NamedTuple):
+    """What a picture is drawn over: a column to the right, one up, each with the scale of its axis."""
+
+    across: str
+    up: str
+    along: Scale
+    height: Scale
+
+
+class Group(NamedTuple):
+    """The cases of one colour: the value that they share, also in words, and how they look."""
+
+    value: Any
+    text: str
+    colour: str
+    marker: str
+    aside: float
+    """Where groups stand side by side: how far from the middle, in -1/4 to 1/4 of a place."""
+
+
+def series(axes: Axes, cases: pd.DataFrame, plane: Plane, group: Group) -> None:
     """One colour's cases as points, hollow where they don't fit, and the closed form as a line."""
-    along, height = on
+    across, up, along, height = plane
     cases = cases[cases[across].notna() & cases[up].notna()].sort_values(across)
     if cases.empty:
         return
-    at = np.array(along.at(cases[across]))
-    if along.places is not None and groups > 1:
-        at = at + 0.5 * (number / (groups - 1) - 0.5)
+    at = np.array(along.at(cases[across])) + (0 if along.places is None else group.aside)
     value = np.array(height.at(cases[up]))
     fits = fitting(cases)
     font = float(axes.xaxis.label.get_fontsize())
-    marker = {"marker": MARKERS[number % len(MARKERS)], "markersize": (0.45 if len(cases) < 60 else 0.28) * font}
-    style: dict[str, Any] = {"linestyle": "", "color": paint, **marker}
+    marker = {"marker": group.marker, "markersize": (0.45 if len(cases) < 60 else 0.28) * font}
+    style: dict[str, Any] = {"linestyle": "", "color": group.colour, **marker}
     if fits.any():
         axes.plot(at[fits], value[fits], **style)
     if not fits.all():
@@ -50,20 +67,28 @@ def series(
     if closed in cases and along.places is None and across != MEMORY:
         known = cases[cases[closed].notna()].drop_duplicates(subset=[across, closed])
         if known[across].is_unique:
-            line: dict[str, Any] = {"color": paint, "linewidth": 0.9, "alpha": 0.7, "zorder": 1}
+            line: dict[str, Any] = {"color": group.colour, "linewidth": 0.9, "alpha": 0.7, "zorder": 1}
             axes.plot(along.at(known[across]), height.at(known[closed]), **line)
 
 
-def colours_of(done: pd.DataFrame, key: str | None) -> list[tuple[Any, Any]]:
-    """(value, colour) for each value of a column: from light to dark where it is a number, else well apart."""
+def colours_of(done: pd.DataFrame, key: str | None) -> list[Group]:
+    """A group for each value of a column, its colour from light to dark where it is a number, else well apart."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex
 
-    groups = levels(done, key)
-    if key is not None and scale(done, key).places is None and len(groups) > 1:
-        ramp = colormaps["viridis_r"]
-        return [(g, to_hex(ramp(0.15 + 0.85 * i / (len(groups) - 1)))) for i, g in enumerate(groups)]
-    return [(group, APART[i % len(APART)]) for i, group in enumerate(groups)]
+    values = levels(done, key)
+    last = max(len(values) - 1, 1)
+    ramp = colormaps["viridis_r"] if key is not None and len(values) > 1 and scale(done, key).places is None else None
+    return [
+        Group(
+            value,
+            "" if key is None else level_words(key, value),
+            APART[i % len(APART)] if ramp is None else to_hex(ramp(0.15 + 0.85 * i / last)),
+            MARKERS[i % len(MARKERS)],
+            0.5 * (i / last - 0.5) if len(values) > 1 else 0.0,
+        )
+        for i, value in enumerate(values)
+    ]
 
 
 def panels_of(
@@ -85,36 +110,40 @@ def panels_of(
     return figure, panels
 
 
-def legend(
-    figure: Figure, done: pd.DataFrame, groups: Sequence[tuple[str, Any]], up: str, font: float, **more: Any
-) -> None:
-    """Colours and markers, the closed form and who has none, what hollow means; beneath the picture.
-
-    ``front``: whether there is a Pareto front; ``device``: what is to be said of the device's memory.
-    """
+def dots(groups: Sequence[Group], font: float) -> list[Line2D]:
+    """What the legend shows of the colours, where there are any to tell apart."""
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], linestyle="", marker=MARKERS[i % len(MARKERS)], markersize=0.45 * font, color=paint, label=text)
-        for i, (text, paint) in enumerate(groups)
-    ]
+    looks: dict[str, Any] = {"linestyle": "", "markersize": 0.45 * font}
+    return [Line2D([], [], marker=g.marker, color=g.colour, label=g.text, **looks) for g in groups if g.text]
+
+
+def lines(done: pd.DataFrame, up: str) -> list[Line2D]:
+    """What the legend shows of the closed form of a figure, of who has none, and of what people aim for."""
+    from matplotlib.lines import Line2D
+
+    found = []
     if f"{THEORY}{up}" in done and done[f"{THEORY}{up}"].notna().any():
-        handles.append(Line2D([], [], color="#555555", linewidth=0.9, label="closed form"))
+        found.append(Line2D([], [], color="#555555", linewidth=0.9, label="closed form"))
     if missing := _without_form(done, up):
-        handles.append(Line2D([], [], linestyle="", label=f"no closed form: {missing}"))
+        found.append(Line2D([], [], linestyle="", label=f"no closed form: {missing}"))
     if up == BUBBLE:
-        handles.append(Line2D([], [], color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), label=f"{AIM:.0%}"))
-    if more.get("front"):
-        handles.append(Line2D([], [], color="#222222", linewidth=1.0, label="none beats these in both"))
-    if more.get("device"):
-        handles.append(Line2D([], [], color="black", linestyle=(0, (4, 2)), linewidth=1.2, label=more["device"]))
+        found.append(Line2D([], [], color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), label=f"{AIM:.0%}"))
+    return found
+
+
+def legend(figure: Figure, done: pd.DataFrame, handles: Sequence[Line2D], font: float) -> None:
+    """What the picture shows, and what hollow means; beneath it."""
+    from matplotlib.lines import Line2D
+
+    shown = list(handles)
     if not fitting(done).all():
         hollow: dict[str, Any] = {"marker": "o", "markersize": 0.45 * font, "markerfacecolor": "none"}
         hollow["color"] = "#555555"
-        handles.append(Line2D([], [], linestyle="", label="doesn't fit into memory", **hollow))
-    if handles:
-        columns = min(len(handles), 6 if figure.get_figwidth() > 5 else 3)
-        figure.legend(handles=handles, loc="outside lower left", ncols=columns, fontsize=SMALL * font)
+        shown.append(Line2D([], [], linestyle="", label="doesn't fit into memory", **hollow))
+    if shown:
+        columns = min(len(shown), 6 if figure.get_figwidth() > 5 else 3)
+        figure.legend(handles=shown, loc="outside lower left", ncols=columns, fontsize=SMALL * font)
 
 
 def _without_form(done: pd.DataFrame, up: str) -> str:

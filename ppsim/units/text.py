@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from functools import lru_cache
 from numbers import Real
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
-from pydantic_core import core_schema
-
-from ppsim.errors import ConfigError, did_you_mean, shown
+from ppsim.errors import did_you_mean, shown
 
 Dimension = Literal["time", "size", "bandwidth", "rate", "flops"]
 
@@ -53,18 +50,19 @@ class _Kind(NamedTuple):
     shown: tuple[str, ...]
 
 
-_KINDS: Final[Mapping[str, _Kind]] = {
+KINDS: Final[Mapping[str, _Kind]] = {
     "time": _Kind("a time", "ms", (*_TIMES, *_MICRO), ("s", "ms", "us", "ns")),
     "size": _Kind("a size", "GB", tuple(_SIZES), (*_BYTES, *_BINARY)),
     "bandwidth": _Kind("a bandwidth", "GB/s", (*_per_second(_SIZES), *_BPS), _per_second((*_BYTES, *_BINARY, *_BITS))),
     "rate": _Kind("a compute rate", "TFLOP/s", (*_per_second(_FLOPS), *_RATES), _per_second(_FLOPS)),
     "flops": _Kind("an amount of work", "GFLOP", tuple(_FLOPS), tuple(_FLOPS)),
 }
+"""What every dimension is called, and the units of its text."""
 _FACTORS: Final = {**_TIMES, **_MICRO, **_SIZES, **_BPS, **_FLOPS, **_RATES}
-_DIMENSION_OF: Final = {unit: dimension for dimension, kind in _KINDS.items() for unit in kind.accepted}
+_DIMENSION_OF: Final = {unit: dimension for dimension, kind in KINDS.items() for unit in kind.accepted}
 
-_NUMBER: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-_TEXT: Final = re.compile(rf" *(?P<number>[-+]?{_NUMBER}) *(?P<unit>[^\W\d_]*(?:/[^\W\d_]+)?) *")
+NUMBER: Final = r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_TEXT: Final = re.compile(rf" *(?P<number>[-+]?{NUMBER}) *(?P<unit>[^\W\d_]*(?:/[^\W\d_]+)?) *")
 _NOT_FINITE: Final = re.compile(r" *[-+]?\.?(?:nan|inf|infinity)\b.*", re.IGNORECASE)
 _BIT_OR_BYTE: Final = re.compile(r"([kmgt]?)(i?)(?:b|bits?|bytes?)(/s|ps)?", re.IGNORECASE)
 _MAX_TEXT: Final = 100
@@ -83,6 +81,7 @@ COUNTED: Final[dict[str, _Counted]] = {
     "time": _Counted("s", 10**9, "times go up to 73 years (2^61 ns)"),
     "size": _Counted("bytes", 1, "sizes go up to 2 EiB (2^61 bytes)"),
 }
+"""The dimensions that are simulated as whole numbers, of which the largest is ``COUNTABLE``."""
 _SPELLED_OUT: Final = {
     "second": "s", "sec": "s", "millisecond": "ms", "msec": "ms", "microsecond": "us", "usec": "us", "nanosecond": "ns",
     "nsec": "ns", "minute": "min", "hour": "h",
@@ -103,12 +102,12 @@ def parse(text: object, dimension: Dimension) -> Fraction:
     """
     if isinstance(text, Fraction):
         if text < 0:
-            raise ValueError(f"-{show(-text, dimension)} is negative; {_KINDS[dimension].noun} is 0 or more")
+            raise ValueError(f"-{show(-text, dimension)} is negative; {KINDS[dimension].noun} is 0 or more")
         return text
     given = shown(text)
     if isinstance(text, Real) and not isinstance(text, bool):
         text = str(text)
-    due = _KINDS[dimension]
+    due = KINDS[dimension]
     if not isinstance(text, str):
         raise ValueError(f"{given}, where {due.noun} is due, e.g. '10 {due.example}'")
     if _NOT_FINITE.fullmatch(text):
@@ -123,7 +122,7 @@ def parse(text: object, dimension: Dimension) -> Fraction:
     if unit not in _DIMENSION_OF:
         raise ValueError(f"{given}: unknown unit {unit!r}{_unit_meant(unit, dimension)}")
     if _DIMENSION_OF[unit] != dimension:
-        other = _KINDS[_DIMENSION_OF[unit]].noun
+        other = KINDS[_DIMENSION_OF[unit]].noun
         raise ValueError(f"{given} is {other}, here {due.noun} is due, e.g. '{digits} {due.example}'")
     value = _decimal(number, given, _factor(unit))
     if value < 0:
@@ -145,7 +144,7 @@ def _decimal(number: str, given: str, factor: Fraction = Fraction(1)) -> Fractio
 
 def _unit_meant(unit: str, dimension: Dimension) -> str:
     """What someone who wrote ``unit`` may have meant; a bit and a byte are never guessed, but asked for."""
-    due = _KINDS[dimension]
+    due = KINDS[dimension]
     if bits := _BIT_OR_BYTE.fullmatch(unit):
         prefix, binary, per_second = bits[1].upper(), bits[2], "/s" if bits[3] else ""
         kilo = "k" if prefix == "K" else prefix
@@ -163,7 +162,7 @@ def show(value: Fraction, dimension: Dimension) -> str:
     ``parse`` gives exactly ``value`` back where it is a decimal number of some unit (in at most a hundred characters);
     else the text is rounded to six significant digits.
     """
-    units = _KINDS[dimension].shown
+    units = KINDS[dimension].shown
     return _shortest(value, units) or _scaled(value, units)[0]
 
 
@@ -215,31 +214,6 @@ def _plain(number: Fraction, context: Context) -> str:
     return f"{quotient.normalize(context):f}"
 
 
-def round_half_up(value: Fraction) -> int:
-    """The nearest integer, halves upwards: the one rounding rule of every duration and size (2.5 → 3)."""
-    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
-
-
-def to_ns(seconds: Fraction) -> int:
-    """Whole nanoseconds, rounded half up. Raises ConfigError for more than can be counted."""
-    return _counted(round_half_up(seconds * 10**9), seconds, "time")
-
-
-def to_bytes(size: Fraction) -> int:
-    """Whole bytes, rounded half up. Raises ConfigError for more than can be counted."""
-    return _counted(round_half_up(size), size, "size")
-
-
-def _counted(number: int, value: Fraction, dimension: Dimension) -> int:
-    if number > COUNTABLE:
-        due = _KINDS[dimension].noun
-        raise ConfigError(
-            f"{due} that follows from what is given, {float(value):.4g} {COUNTED[dimension].unit}, is more than can be "
-            f"counted; {COUNTED[dimension].most}"
-        )
-    return number
-
-
 def parse_factor(number: object) -> Fraction:
     """A plain number above zero, exactly as its decimal text says: 0.1 is one tenth.
 
@@ -250,15 +224,15 @@ def parse_factor(number: object) -> Fraction:
     else:
         real = isinstance(number, Real | Decimal) and not isinstance(number, bool)
         text = str(number).strip(" ") if real or isinstance(number, str) else ""
-        if len(text) > _MAX_TEXT or not re.fullmatch(rf"[-+]?{_NUMBER}", text):
+        if len(text) > _MAX_TEXT or not re.fullmatch(rf"[-+]?{NUMBER}", text):
             raise ValueError(f"{shown(number)}, where a plain number above 0 is due, e.g. 0.8")
         value = _decimal(text, shown(number))
     if value <= 0:
-        raise ValueError(f"{_factor_number(value)} is not above 0; a plain number such as 0.8 is due")
+        raise ValueError(f"{number_of(value)} is not above 0; a plain number such as 0.8 is due")
     return value
 
 
-def _factor_number(value: Fraction) -> int | float | str:
+def number_of(value: Fraction) -> int | float | str:
     """``value`` as the number that reads back as itself; as decimal text where a float is too coarse for it."""
     if value.denominator == 1:
         return int(value)
@@ -268,61 +242,3 @@ def _factor_number(value: Fraction) -> int | float | str:
         return _plain(value, _EXACT)
     except Inexact:
         return float(value)
-
-
-@dataclass(frozen=True)
-class UnitField:
-    """Makes ``Annotated[Fraction, UnitField(dimension)]`` a pydantic field that reads and writes text with a unit.
-
-    ``zero`` says why zero is refused, where it is.
-    """
-
-    dimension: Dimension
-    zero: str | None = None
-
-    def _read(self, text: object) -> Fraction:
-        value = parse(text, self.dimension)
-        if self.zero and not value:
-            raise ValueError(self.zero)
-        return value
-
-    def _write(self, value: Fraction) -> str:
-        return show(value, self.dimension)
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            self._read,
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                self._write, return_schema=core_schema.str_schema()
-            ),
-        )
-
-    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
-        kind = _KINDS[self.dimension]
-        units = "|".join(sorted(kind.accepted, key=len, reverse=True))
-        return {"type": "string", "pattern": rf"^ *\+?{_NUMBER} *({units}) *$", "examples": [f"10 {kind.example}"]}
-
-
-class FactorField:
-    """Makes ``Annotated[Fraction, FactorField()]`` a pydantic field that reads and writes a plain positive number."""
-
-    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            parse_factor, serialization=core_schema.plain_serializer_function_ser_schema(_factor_number)
-        )
-
-    def __get_pydantic_json_schema__(self, schema: object, handler: object) -> dict[str, Any]:
-        text = {"type": "string", "pattern": rf"^ *\+?{_NUMBER} *$"}
-        return {"anyOf": [{"type": "number", "exclusiveMinimum": 0}, text], "examples": [0.8]}
-
-
-Time = Annotated[Fraction, UnitField("time")]
-Size = Annotated[Fraction, UnitField("size")]
-Bandwidth = Annotated[Fraction, UnitField("bandwidth")]
-Rate = Annotated[Fraction, UnitField("rate")]
-Flops = Annotated[Fraction, UnitField("flops")]
-PositiveBandwidth = Annotated[
-    Fraction, UnitField("bandwidth", "zero bandwidth carries nothing; write 'free' for a link without cost")
-]
-PositiveRate = Annotated[Fraction, UnitField("rate", "a rate of zero never computes anything")]
-Factor = Annotated[Fraction, FactorField()]

@@ -1,0 +1,33 @@
+"""Exact values as whole nanoseconds and bytes, the only numbers that a simulation adds up."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ppsim.errors import ConfigError
+from ppsim.units.text import COUNTABLE, COUNTED, KINDS, Dimension
+
+
+def round_half_up(value: Fraction) -> int:
+    """The nearest integer, halves upwards: the one rounding rule of every duration and size (2.5 → 3)."""
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
+
+
+def to_ns(seconds: Fraction) -> int:
+    """Whole nanoseconds, rounded half up. Raises ConfigError for more than can be counted."""
+    return _counted(round_half_up(seconds * 10**9), seconds, "time")
+
+
+def to_bytes(size: Fraction) -> int:
+    """Whole bytes, rounded half up. Raises ConfigError for more than can be counted."""
+    return _counted(round_half_up(size), size, "size")
+
+
+def _counted(number: int, value: Fraction, dimension: Dimension) -> int:
+    if number > COUNTABLE:
+        due = KINDS[dimension].noun
+        raise ConfigError(
+            f"{due} that follows from what is given, {float(value):.4g} {COUNTED[dimension].unit}, is more than can be "
+            f"counted; {COUNTED[dimension].most}"
+        )
+    return number
