@@ -159,7 +159,7 @@ def test_equal_work_is_ranked_by_step_time_and_unequal_work_never(tmp_path: Path
     )
     written(tmp_path, text + "sweep: {grid: {pipeline.ranks: [2, 4], pipeline.micro_batch_size: [1, 2, 4]}}\n")
     done = call("sweep", "x.yaml", cwd=tmp_path)
-    assert "ranked by step_time_s: every case does the same work in a step" in done.stdout
+    assert "ranked by step_time_s, less is better: every case does the same work in a step" in done.stdout
     table = ppsim.read_sweep(tmp_path / "results/x").sort_values("step_time_s")
     m, p = table["microbatches"], table["ranks"]
     assert (table["step_time_s"] - 0.192 * 32 * (m + p - 1) / (m * p)).abs().max() < 1e-9
