@@ -48,8 +48,9 @@ class Bars:
     @classmethod
     def of(cls, line: Longs, start: Longs, end: Longs, code: Longs, row: Longs) -> Bars:
         """Bars that take time, by line and start."""
-        lasting = np.flatnonzero(end > start)
-        order = lasting[np.lexsort((start[lasting], line[lasting]))]
+        order = np.flatnonzero(end > start)
+        if np.any((np.diff(line[order]) < 0) | ((np.diff(start[order]) < 0) & (np.diff(line[order]) == 0))):
+            order = order[np.lexsort((start[order], line[order]))]
         return cls(line[order], start[order].astype(float), end[order].astype(float), code[order], row[order])
 
 

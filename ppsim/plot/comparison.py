@@ -47,7 +47,7 @@ def charts(comparison: Comparison, size: SizeName = "notebook") -> Figure:
         height = sum(lines) + len(lines) * (above + below) + foot
         figure = style.new_figure(form, height)
         style.add_legend(figure.add_axes((0, 0, 1, 1), visible=False), legend, form.inside, form.font, own=True)
-        figure.set_layout_engine("none")
+        style.fix(figure)
         figure.legends[0].set_loc("lower left")
         left, top = 3.5 * em / form.width, height
         for row, view in enumerate(views):

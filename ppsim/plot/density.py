@@ -77,7 +77,7 @@ def paint(axes: Axes, bars: Bars, band: tuple[float, float], colour: Callable[[i
     picture = averages(bars, (low, high), (lines, columns), colour, reach)
     place = (np.arange(height) + 0.5) * lines / height
     line = place.astype(np.int64)
-    rows = picture[line]
+    rows = picture.astype(np.float32)[line]
     offset = place - line - 0.5
     rows[(offset < band[0]) | (offset > band[1]), :, 3] = 0
     image = axes.imshow(

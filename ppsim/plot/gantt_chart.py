@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -33,6 +33,14 @@ UPDATE_POINTS = 5.0
 """Updates of weights are marked where there is that much room for each."""
 STEP_PIXELS = 8
 """The ends of steps are marked where steps are at least that wide."""
+
+
+class Panel(NamedTuple):
+    """An enlarged part: what it shows, and where."""
+
+    part: zoom.Part
+    view: View
+    axes: Axes
 
 
 def gantt(
@@ -66,12 +74,13 @@ def gantt(
             return ax
         axes, parts = _own_axes(view, heading, form, zoomed=window is None and ranks is None)
         style.settle(axes)
-        for part, panel in parts:
-            _draw(panel, _view_of(run, part), form, whole=False)
-        boxes.paint_frames(axes, [zoom.frame(view, part) for part, _ in parts])
-        if _noted(axes, view, form, all_ranks=ranks is None):  # which makes the axis' text longer
+        for _, seen, panel in parts:
+            _draw(panel, seen, form, whole=False)
+        boxes.paint_frames(axes, [zoom.frame(view, part) for part, *_ in parts])
+        _noted(axes, view, form, all_ranks=ranks is None)
+        if "\n" in axes.get_xlabel():  # higher than what the axes had their place with
             style.settle(axes)
-        style.figure_of(axes).set_layout_engine("none")
+        style.fix(style.figure_of(axes))
     return axes
 
 
@@ -86,7 +95,7 @@ def most_lines(pixels: float) -> int:
     return max(int(pixels / LINE_PIXELS), 1)
 
 
-def _own_axes(view: View, heading: str, form: Size, zoomed: bool) -> tuple[Axes, list[tuple[zoom.Part, Axes]]]:
+def _own_axes(view: View, heading: str, form: Size, zoomed: bool) -> tuple[Axes, list[Panel]]:
     """Axes in a figure as high as its lines, its title and its legend ask for, and those of enlarged parts beneath."""
     heading = style.wrapped(heading, form.inside - 3 * form.font, form.font)
     legend = legend_of([view], form.inside)
@@ -108,13 +117,10 @@ def _own_axes(view: View, heading: str, form: Size, zoomed: bool) -> tuple[Axes,
     panels = []
     for place, part in enumerate(parts):
         small = figure.add_subplot(grid[1 + place // beside, place % beside])
-        _frame(small, _view_of(view.run, part), f"{part.name}, enlarged", form, width)
-        panels.append((part, small))
+        seen = View.of(view.run, part.ranks, (part.low, part.high))
+        _frame(small, seen, f"{part.name}, enlarged", form, width)
+        panels.append(Panel(part, seen, small))
     return axes, panels
-
-
-def _view_of(run: Run, part: zoom.Part) -> View:
-    return View.of(run, part.ranks, (part.low, part.high))
 
 
 def _fill(axes: Axes, view: View, form: Size, all_ranks: bool) -> list[str]:

@@ -58,7 +58,7 @@ def memory(
         for panel, rank in zip(panels, shown, strict=True):
             _draw(panel, view, rank, form)
         if ax is None:
-            style.figure_of(panels[0]).set_layout_engine("none")
+            style.fix(style.figure_of(panels[0]))
     return panels[shown.index(view.highest)]
 
 

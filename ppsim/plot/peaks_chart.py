@@ -54,7 +54,7 @@ def peaks(
             style.add_legend(axes, entries, width, form.font, own=ax is None)
         if ax is None:
             style.settle(axes)
-            style.figure_of(axes).set_layout_engine("none")
+            style.fix(style.figure_of(axes))
     return axes
 
 

@@ -228,3 +228,9 @@ def settle(axes: Axes) -> None:
     engine = figure_of(axes).get_layout_engine()
     if engine is not None and not isinstance(engine, PlaceHolderLayoutEngine):
         engine.execute(figure_of(axes))  # as drawing does, but without drawing
+
+
+def fix(figure: Figure) -> None:
+    """Leave everything in a figure of ours where it is; with a layout it would be drawn twice to be saved."""
+    with styled():
+        figure.set_layout_engine(None)
