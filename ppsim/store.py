@@ -6,7 +6,6 @@ hidden folder's lock keeps two runs apart; one that a killed run left behind has
 
 from __future__ import annotations
 
-import csv
 import ctypes
 import gzip
 import io
@@ -34,6 +33,9 @@ MARKER = ".ppsim"
 LOCK = ".lock"
 MANY_OPS = 200_000
 """Above this many ops the tables with a row per op are written only on request."""
+ROWS_AT_ONCE = 100_000
+"""Rows of a table whose text is made at once: many, so that Python goes through none of them."""
+TO_BE_QUOTED = frozenset(',"\r\n')
 TRACE_PLAIN_UP_TO = 20_000
 """Up to this many ops the trace is plain text; above it is compressed, which Perfetto opens as well."""
 
@@ -82,9 +84,21 @@ def summary_json(result: Result | MeasuredResult) -> str:
 def _table(columns: dict[str, Column], path: Path) -> None:
     """A table as CSV, numbers in the shortest text that reads back as themselves."""
     with path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()), strict=True))
+        stream.write(",".join(columns) + "\n")
+        for first in range(0, len(next(iter(columns.values()))), ROWS_AT_ONCE):
+            texts = [_cells(column[first : first + ROWS_AT_ONCE]) for column in columns.values()]
+            stream.write("\n".join([*map(",".join, zip(*texts, strict=True)), ""]))
+
+
+def _cells(column: Column) -> list[str]:
+    """The text of each, of equal numbers made once: half the time of what ``csv`` would take."""
+    if isinstance(column, np.ndarray) and column.dtype != object:
+        different, place = np.unique(column, return_inverse=True)
+        cells: list[str] = np.array([*map(repr, different.tolist()), ""], object)[place].tolist()
+        return cells
+    if TO_BE_QUOTED.isdisjoint("".join(column)):
+        return list(column)
+    return [cell if TO_BE_QUOTED.isdisjoint(cell) else '"' + cell.replace('"', '""') + '"' for cell in column]
 
 
 def _trace(result: Result, path: Path, compressed: bool) -> None:

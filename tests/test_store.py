@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import os
 import signal
@@ -10,7 +12,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import ppsim
@@ -67,6 +71,25 @@ def test_tables_have_their_columns(result: ppsim.Result) -> None:
     assert heads["tasks.csv"] == "rank,step,stage,microbatch,kind,op,start_s,end_s,wait_s,wait_cause,blocked_by"
     assert heads["transfers.csv"] == "op,src,dst,bytes,ready_s,start_s,left_s,arrive_s,egress,ingress"
     assert heads["memory.csv"].startswith("rank,time_s,weights_bytes")
+
+
+def test_tables_are_what_a_csv_reader_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's own writer makes the same bytes: shortest numbers, names quoted where they need it; in parts as well."""
+    columns: dict[str, Any] = {
+        "number": np.array([3, -1, 3, 2**40]),
+        "time_s": np.array([0.1, 1e-9, 0.1, 123456789.000000001]),
+        "name": ["0F0", 'node "a", nic 0', "", "two\nlines"],
+        "cause": np.array(["fill", "", "a,b", "fill"], object),
+    }
+    expected = io.StringIO(newline="")
+    rows = zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()), strict=True)
+    csv.writer(expected, lineterminator="\n").writerows([list(columns), *rows])
+    for at_once in (100_000, 3):
+        monkeypatch.setattr(store, "ROWS_AT_ONCE", at_once)
+        store._table(columns, tmp_path / "table.csv")
+        assert (tmp_path / "table.csv").read_bytes() == expected.getvalue().encode()
+    store._table({"empty": np.empty(0)}, tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text() == "empty\n"
 
 
 def test_resolved_config_gives_the_same_run(result: ppsim.Result) -> None:

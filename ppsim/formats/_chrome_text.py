@@ -1,0 +1,52 @@
+"""Many lines of text at once, from columns, without going through the lines: each different text is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+PLACES = [f".{place:03d}" for place in range(1000)]
+Texts = NDArray[np.object_]
+FEW = 4
+"""Numbers that span so many times fewer values than there are numbers are looked up, not sorted."""
+
+
+def column(values: Sequence[str]) -> Texts:
+    """A column of texts."""
+    return np.array(values, dtype=object)
+
+
+def words(values: NDArray[np.signedinteger]) -> Texts:
+    """Numbers as text."""
+    return _each(values, lambda different: [*map(str, different.tolist())])
+
+
+def us(ns: NDArray[np.signedinteger]) -> Texts:
+    """Nanoseconds as µs: the whole ones, and the three places."""
+    return _each(ns, _us)
+
+
+def _us(ns: NDArray[np.signedinteger]) -> list[str]:
+    whole, places = np.divmod(ns, 1000)
+    return [f"{us}{PLACES[ns]}" for us, ns in zip(whole.tolist(), places.tolist(), strict=True)]
+
+
+def filled(form: str, *columns: NDArray[Any]) -> list[str]:
+    """The form with its '%s' filled from the columns of texts, row by row: half the time of formatting each."""
+    first, *others = form.split("%s")
+    parts: list[Iterable[str]] = [repeat(first)]
+    for texts, between in zip(columns, others, strict=True):
+        parts += texts.tolist(), repeat(between)
+    return [*map("".join, zip(*parts, strict=False))]
+
+
+def _each(values: NDArray[np.signedinteger], write: Callable[[NDArray[Any]], list[str]]) -> Texts:
+    low, high = int(values.min(initial=0)), int(values.max(initial=0))
+    if FEW * (high - low) < len(values):
+        return column(write(np.arange(low, high + 1)))[values - low]
+    different, place = np.unique(values, return_inverse=True)
+    return column(write(different))[place]
