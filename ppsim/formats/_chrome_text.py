@@ -32,7 +32,7 @@ def us(ns: NDArray[np.signedinteger]) -> Texts:
 
 def _us(ns: NDArray[np.signedinteger]) -> list[str]:
     whole, places = np.divmod(ns, 1000)
-    return [f"{us}{PLACES[ns]}" for us, ns in zip(whole.tolist(), places.tolist(), strict=True)]
+    return [f"{number}{PLACES[place]}" for number, place in zip(whole.tolist(), places.tolist(), strict=True)]
 
 
 def filled(form: str, *columns: NDArray[Any]) -> list[str]:
