@@ -15,7 +15,7 @@ import numpy as np
 from ppsim.analysis.crowding import sending, shared_ports, shared_switches
 from ppsim.analysis.remedy import Case, Remedy, ranks_named, time, times_scaled, with_costs
 from ppsim.analysis.whatif import on_cluster, without_recomputation
-from ppsim.hardware.cluster import PairLink
+from ppsim.hardware.link import PairLink
 from ppsim.metrics import bubble
 from ppsim.ops import MOVES, Kind, among
 from ppsim.plan import PlanSpec, check

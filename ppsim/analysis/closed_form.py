@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from ppsim.costs.base import uniform
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.metrics import Run, links
 from ppsim.schedules.base import Problem, Schedule
@@ -21,10 +22,11 @@ def closed_form(schedule: Schedule, problem: Problem, run: Run) -> dict[str, Any
     bubble_s = form.bubble(seen)
     if bubble_s is None:
         return {}
-    ratio, work = form.bubble_ratio(seen), form.work(seen)
+    work = form.work(seen)
+    total = work + bubble_s
     return {
-        "makespan_s": float(work + bubble_s),
-        "bubble_ratio": None if ratio is None else float(ratio),
+        "makespan_s": float(total),
+        "bubble_ratio": float(bubble_s / total) if total else None,
         "bubble_overhead": float(bubble_s / work) if work else None,
         "source": form.source,
         "assumes": "equal stages, equal microbatches, links that are free or a latency alone",
@@ -49,8 +51,5 @@ def seen_sizes(problem: Problem, run: Run) -> Sizes:
 
 
 def _mean(values: Sequence[Fraction]) -> Fraction:
-    """Exact; equal values, the usual case, aren't added up."""
-    first = values[0]
-    if all(value is first or value == first for value in values):
-        return first
-    return sum(values, Fraction(0)) / len(values)
+    """Exact; one value for all stages, the usual case, isn't added up."""
+    return values[0] if uniform(values) else sum(values, Fraction(0)) / len(values)

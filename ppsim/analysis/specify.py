@@ -15,7 +15,6 @@ from ppsim.units import to_bytes
 def specify(experiment: Experiment, problem: Problem) -> PlanSpec:
     """What a plan of this experiment is built from."""
     pipeline, runtime, schedule = experiment.pipeline, experiment.runtime, experiment.schedule
-    stages = range(problem.stages)
     eager = runtime.eager_threshold
     return PlanSpec(
         problem=problem,
@@ -31,10 +30,10 @@ def specify(experiment: Experiment, problem: Problem) -> PlanSpec:
             pipelines=pipeline.data_parallel,
             bucket_bytes=to_bytes(pipeline.grad_bucket),
             overlapped=runtime.grad_sync == "overlapped",
-            batch_normalised=tuple(stage for stage in stages if pipeline.syncs(stage)),
+            batch_normalised=tuple(filter(pipeline.syncs, range(problem.stages))) if pipeline.batch_sync else (),
         ),
         recompute=Recompute(
-            of_stage=tuple(pipeline.recomputed(stage) for stage in stages),
+            of_stage=pipeline.recomputed_by_stage(problem.stages),
             late=pipeline.recompute_when == "late",
         ),
         microbatch_weights=tuple(pipeline.microbatch_weights or [Fraction(1)]),

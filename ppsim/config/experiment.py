@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
@@ -23,13 +22,24 @@ from ppsim.config.mistakes import Mistake, config_error, from_pydantic
 from ppsim.config.pipeline import Pipeline
 from ppsim.config.runtime import Runtime, RuntimeField, expanded
 from ppsim.config.schedulefield import ScheduleField
-from ppsim.config.splitting import Split, parts_of, planned, seated, setting_of, split, split_mistakes
+from ppsim.config.splitting import (
+    Parts,
+    Split,
+    parts_of,
+    planned,
+    seated,
+    setting_of,
+    split,
+    split_mistakes,
+    with_split,
+)
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import KINDS, AnyCosts, CostsField, ProfileCosts, Setting, TransformerCosts
 from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
-from ppsim.hardware.cluster import Cluster, Link, Topology
+from ppsim.hardware.cluster import Cluster, Topology
+from ppsim.hardware.link import Link
 from ppsim.ops.placement import Placement
 from ppsim.ops.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule
@@ -90,15 +100,16 @@ class Experiment(Model):
         """Which stages each rank holds."""
         return self.schedule.placement(self.pipeline.ranks)
 
+    def _parts(self, schedule: Schedule | None = None) -> Parts:
+        return parts_of(self.costs, schedule or self.schedule, self.pipeline, self.cluster)
+
     def split(self, schedule: Schedule | None = None) -> Split | None:
         """What of the model each stage holds; None where costs are given for stages without layers."""
-        return split(self.partition, parts_of(self.costs, schedule or self.schedule, self.pipeline, self.cluster))
+        return split(self.partition, self._parts(schedule))
 
     def setting(self, schedule: Schedule | None = None) -> Setting:
         """What costs depend on beside their own settings."""
-        schedule = schedule or self.schedule
-        found = self.split(schedule)
-        return replace(setting_of(schedule, self.pipeline, self.cluster), split=None if found is None else found.counts)
+        return with_split(self.partition, self._parts(schedule))
 
     def files(self) -> dict[str, Path]:
         """The files that the config names, by the name under which a run keeps a copy."""
@@ -153,10 +164,9 @@ class Experiment(Model):
 
     def problem(self, compiled: bool = False) -> Problem:
         """Sizes and stage costs; ``compiled`` where the run has chosen the compiled engine."""
-        schedule = self.schedule
-        setting, slices = self.setting(), schedule.cut()
+        schedule, parts = self.schedule, self._parts()
+        setting, slices, topology = with_split(self.partition, parts), schedule.cut(), parts.topology
         placement, costs = setting.placement, self.costs.stage_costs(setting)
-        topology = self.topology()
         return Problem(
             ranks=self.pipeline.ranks,
             microbatches=self.pipeline.microbatches * len(slices),

@@ -10,7 +10,7 @@ from ppsim.costs import GivenCosts, TransformerCosts
 from ppsim.costs.base import Values
 from ppsim.errors import Notice
 from ppsim.hardware import catalog
-from ppsim.hardware.cluster import Link, PairLink
+from ppsim.hardware.link import Link, PairLink
 from ppsim.schedules import Problem
 from ppsim.schedules.registry import plugin_notices
 from ppsim.units import both_forms, parse, show, to_ns

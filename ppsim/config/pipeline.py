@@ -90,6 +90,10 @@ class Pipeline(Model):
         """What a stage recomputes."""
         return self.recompute[stage] if isinstance(self.recompute, list) else self.recompute
 
+    def recomputed_by_stage(self, stages: int) -> tuple[Recompute, ...]:
+        """What each of so many stages recomputes."""
+        return tuple(self.recompute) if isinstance(self.recompute, list) else (self.recompute,) * stages
+
     def syncs(self, stage: int) -> bool:
         """Whether the stage normalises over the whole batch."""
         return self.batch_sync == "all" or stage in self.batch_sync

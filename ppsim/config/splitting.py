@@ -89,6 +89,13 @@ def split(rule: Rule, parts: Parts) -> Split | None:
 
     Raises SplitError for a rule that can't be followed.
     """
+    if isinstance(parts.costs, GivenCosts) and parts.pipeline.layers is None:
+        if rule not in (None, UNIFORM):
+            raise SplitError(
+                "shares out a model's layers, and costs of kind given have none: give pipeline.layers, or costs of "
+                "kind transformer or profile"
+            )
+        return None
     key = (*(id(part) for part in (parts.costs, parts.schedule, parts.pipeline, parts.setting.cluster)), str(rule))
     if key not in _known:
         _known[key] = (parts, _split(rule, parts))
@@ -97,18 +104,17 @@ def split(rule: Rule, parts: Parts) -> Split | None:
     return _known[key][1]
 
 
-_known: OrderedDict[tuple[Any, ...], tuple[Parts, Split | None]] = OrderedDict()
+_known: OrderedDict[tuple[Any, ...], tuple[Parts, Split]] = OrderedDict()
 """Splits by what they were asked for; the parts are kept, so that what has their id is they."""
 
 
-def _split(rule: Rule, parts: Parts) -> Split | None:
-    if isinstance(parts.costs, GivenCosts) and parts.pipeline.layers is None:
-        if rule not in (None, UNIFORM):
-            raise SplitError(
-                "shares out a model's layers, and costs of kind given have none: give pipeline.layers, or costs of "
-                "kind transformer or profile"
-            )
-        return None
+def with_split(rule: Rule, parts: Parts) -> Setting:
+    """What costs depend on, the split among it. Raises SplitError for a rule that can't be followed."""
+    found = split(rule, parts)
+    return parts.setting if found is None else replace(parts.setting, split=found.counts)
+
+
+def _split(rule: Rule, parts: Parts) -> Split:
     layers = parts.layers
     rows = Rows.of(layers)
     rule = default_rule(parts.costs) if rule is None else rule
@@ -245,7 +251,7 @@ def setting_of(schedule: Schedule, pipeline: Pipeline, cluster: Cluster | None) 
         micro_batch=pipeline.micro_batch_size,
         parts=len(schedule.cut()),
         data_parallel=pipeline.data_parallel,
-        recompute=tuple(pipeline.recomputed(stage) for stage in range(placement.stages)),
+        recompute=pipeline.recomputed_by_stage(placement.stages),
         layer_by_layer=pipeline.recompute_when == "late",
         trains=schedule.trains,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -18,8 +18,20 @@ PER_MICROBATCH = (
 """What grows with a microbatch's tokens."""
 
 
+def uniform(values: Sequence[Fraction]) -> bool:
+    """Whether all stages have one and the same value; equal ones that were made apart may go unnoticed."""
+    return len(set(map(id, values))) == 1
+
+
+def times(value: Fraction, factor: Fraction) -> Fraction:
+    """Their product; most factors are 1, which takes no new fraction."""
+    return value if factor == 1 else value * factor
+
+
 def each(work: Callable[..., Fraction], *columns: Values) -> Values:
     """``work`` of each stage's values, done once where they are the same: fractions are slow, stages often equal."""
+    if all(map(uniform, columns)):
+        return (work(*(column[0] for column in columns)),) * len(columns[0])
     made: dict[tuple[int, ...], Fraction] = {}
     out = []
     for values in zip(*columns, strict=True):
@@ -32,6 +44,8 @@ def each(work: Callable[..., Fraction], *columns: Values) -> Values:
 
 def total(values: Values) -> Fraction:
     """The sum of all stages' values; the same ones are counted, not added up."""
+    if uniform(values):
+        return values[0] * len(values)
     counted = Counter(map(id, values))
     distinct = {id(value): value for value in values}
     return sum((value * counted[key] for key, value in distinct.items()), Fraction(0))

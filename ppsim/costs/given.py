@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
-from operator import add, mul
+from operator import add
 from typing import Literal
 
 from pydantic import Field
 
 from ppsim._model import Model, OneOrMore, Whole
-from ppsim.costs.base import StageCosts, Values, each
+from ppsim.costs.base import StageCosts, Values, each, times
 from ppsim.costs.message import Message
 from ppsim.costs.setting import Setting
 from ppsim.units import Size, Time, show
 
-ONE = Fraction(1)
+ZERO, ONE = Fraction(0), Fraction(1)
 NOTHING: Values = ()
 
 
@@ -158,10 +158,11 @@ class GivenCosts(Model):
         stages = placement.stages
         layers = setting.split or (1,) * stages
         by_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
-        rank_of = [ranks[0] for ranks in placement.ranks_of]
-        whole = {"rank": Fraction(placement.ranks), "model": ONE, "stage": Fraction(stages)}[self.per]
-        of_layers = {held: ONE if self.per == "stage" else whole * held / sum(layers) for held in set(layers)}
+        rank_of = [ranks[0] for ranks in placement.ranks_of] if by_rank else []
+        whole = placement.ranks if self.per == "rank" else 1
+        of_layers = {held: ONE if self.per == "stage" else Fraction(whole * held, sum(layers)) for held in set(layers)}
         shares = tuple(of_layers[held] for held in layers)
+        nothing = (ZERO,) * stages
 
         def of_its_rank(stage: int) -> Fraction:
             return Fraction(layers[stage], sum(layers[s] for s in placement.stages_of[rank_of[stage]]))
@@ -174,18 +175,23 @@ class GivenCosts(Model):
             shared: bool = True,
         ) -> Values:
             if value is None:
-                return default or (Fraction(0),) * stages
+                return default or nothing
             ranked = isinstance(value, list) and by_rank
-            values = (value,) * stages if isinstance(value, Fraction) else value
-            scaled = each(lambda one: one * factor, tuple(values[r] for r in rank_of) if ranked else tuple(values))
+            if not isinstance(value, list):
+                if not value:
+                    return nothing
+                values: Values = (value,) * stages
+            else:
+                values = tuple(value[rank] for rank in rank_of) if ranked else tuple(value)
+            scaled = values if factor == 1 else each(lambda one: one * factor, values)
             if not shared:
                 return scaled
-            return each(mul, scaled, tuple(map(of_its_rank, range(stages))) if ranked else shares)
+            return each(times, scaled, tuple(map(of_its_rank, range(stages))) if ranked else shares)
 
         forward = spread(self.forward, scale)
         given = spread(self.backward, scale)
         halves_assumed = self.input_grad is None
-        half = each(lambda value: value / 2, given)
+        half = each(lambda value: value / 2, given) if halves_assumed else nothing
         input_grad = spread(self.input_grad, scale, half)
         weight_grad = spread(self.weight_grad, scale, half)
         activation = spread(self.activation, scale)

@@ -10,8 +10,8 @@ Importing this module needs Numba.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
+from itertools import accumulate, chain
 
 import numpy as np
 
@@ -43,7 +43,7 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     if np.any(moment < 0) or np.any(transfer_start < 0):
         np.maximum(moment, NEVER, out=moment)
         raise explain(plan, times)
-    return replace(finished(plan, times), compiled=True)
+    return finished(plan, times, compiled=True)
 
 
 @cache
@@ -78,16 +78,20 @@ def _work(plan: Plan) -> Work:
 
 
 def _lanes(plan: Plan) -> Lanes:
-    egress, ingress, ports = plan.routes.egress, plan.routes.ingress, len(plan.ports)
-    used = np.flatnonzero(egress != NONE)
-    codes, lane = np.unique(egress[used].astype(np.int64) * ports + ingress[used], return_inverse=True)
-    of_route = np.full(len(egress), NONE, np.int32)
-    of_route[used] = lane
-    pairs = np.empty((len(codes), 2), np.uint32)
-    pairs[:, 0], pairs[:, 1] = codes // ports, codes % ports
-    by_port = np.argsort(pairs.ravel(), kind="stable")
-    at_ptr = np.searchsorted(pairs.ravel()[by_port], np.arange(ports + 1))
-    return Lanes(of_route, pairs, at_ptr.astype(np.uint32), (by_port // 2).astype(np.uint32))
+    """Lanes in the order of their ports; the lanes at a port in theirs. Lists: most runs have a few dozen routes."""
+    pairs = list(zip(plan.routes.egress.tolist(), plan.routes.ingress.tolist(), strict=True))
+    ports = sorted(set(pairs) - {(NONE, NONE)})
+    lane = {pair: number for number, pair in enumerate(ports)} | {(NONE, NONE): NONE}
+    at: list[list[int]] = [[] for _ in plan.ports]
+    for number, pair in enumerate(ports):
+        for port in pair:
+            at[port].append(number)
+    return Lanes(
+        np.array([lane[pair] for pair in pairs], np.int32),
+        np.array(ports, np.uint32).reshape(-1, 2),
+        np.array([0, *accumulate(map(len, at))], np.uint32),
+        np.array(list(chain.from_iterable(at)), np.uint32),
+    )
 
 
 def _order(plan: Plan) -> Order:

@@ -132,11 +132,12 @@ class Recorded(NamedTuple):
     """None: its occupancy after it started."""
 
 
-def finished(plan: Plan, times: Recorded) -> Timeline:
+def finished(plan: Plan, times: Recorded, compiled: bool = False) -> Timeline:
     """A Timeline from what an engine recorded; the second row of an atomic pair gets the start of its first.
 
     Its plan says whose turn it was, where messages took turns.
     """
-    tail = np.flatnonzero(plan.tail)
-    times.start[tail] = times.start[tail - 1]
-    return Timeline(taken(plan, times.end), *times)
+    if plan.atomic:
+        tail = np.flatnonzero(plan.tail)
+        times.start[tail] = times.start[tail - 1]
+    return Timeline(taken(plan, times.end), *times, compiled=compiled)

@@ -2,72 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag
 
 from ppsim._model import Flag, Model, OneOrMore, Whole, one_or_list
-from ppsim.hardware import catalog
-from ppsim.hardware.device import Device, DeviceField, from_catalog, row_of
+from ppsim.hardware.device import Device, DeviceField, row_of
+from ppsim.hardware.link import FREE, LINK_FIELDS, Link, LinkField, PairLink, class_of
 from ppsim.hardware.sharing import Sharing, Switch
-from ppsim.units import Factor, PositiveBandwidth, Time
-
-ZERO = Fraction(0)
-
-
-def _known_link(name: str | None) -> str | None:
-    if name is not None:
-        row_of("link", name)
-    return name
-
-
-class Link(Model):
-    """A link, one way: a message holds its ports for ``overhead + bytes / bandwidth`` and arrives ``latency`` later."""
-
-    like: str | None = None
-    """The row of the catalog that this is, or changes."""
-    bandwidth: PositiveBandwidth | None = None
-    """One way. Without it a message takes no time on the ports, however large."""
-    latency: Time = ZERO
-    """Time of flight; it doesn't hold the ports."""
-    overhead: Time = ZERO
-    """Time per message on the ports, whatever its size."""
-
-    @property
-    def has_ports(self) -> bool:
-        """Whether messages queue: a free link, and one with a latency alone, has no ports."""
-        return self.bandwidth is not None or self.overhead > 0
-
-
-class PairLink(Model):
-    """What one pair of ranks has instead of the default, in both directions."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _both_ways(cls, value: object) -> object:
-        if isinstance(value, dict) and {"src", "dst"} & set(value):
-            ends = ", ".join(str(value.get(end, "?")) for end in ("src", "dst"))
-            raise ValueError(f"a pair's link holds in both directions; write 'ranks: [{ends}]'")
-        return value
-
-    ranks: list[Whole] = Field(min_length=2, max_length=2)
-    """The two ranks."""
-    like: Annotated[str | None, AfterValidator(_known_link)] = None
-    """A row of the catalog for this pair, or `free`."""
-    bandwidth: PositiveBandwidth | None = None
-    """One way; unset: the default's."""
-    latency: Time | None = None
-    """Time of flight; unset: the default's."""
-    overhead: Time | None = None
-    """Time per message on the ports; unset: the default's."""
-
-
-LINK_FIELDS = ("bandwidth", "latency", "overhead")
-LinkField = Annotated[Link, from_catalog("link", LINK_FIELDS, Link)]
-
+from ppsim.units import Factor
 
 Seats = Annotated[
     Annotated[Literal["sequential", "pair_adjacent"], Tag("<one>")] | Annotated[list[Whole], Tag("<list>")],
@@ -160,7 +107,7 @@ class Cluster(Model):
                 yield key, f"a link connects two ranks, not {pair[0]} with itself"
             elif pair in seen:
                 yield key, f"the pair {pair[0]}, {pair[1]} is given twice (links.{seen[pair]}, too); it holds both ways"
-            elif _class_of(override.like) == "nvlink" and not topology.near(*pair):
+            elif class_of(override.like) == "nvlink" and not topology.near(*pair):
                 yield (
                     key,
                     f"ranks {pair[0]} and {pair[1]} are on different nodes, where NVLink does not reach; declare them "
@@ -204,12 +151,6 @@ class Cluster(Model):
                 yield key, f"it carries messages of {self.carried(switch)}, which has no bandwidth; give that one"
 
 
-def _class_of(row: str | None) -> str | None:
-    if row is None or row == "free":
-        return None
-    return str(catalog.row("link", row).get("class"))
-
-
 @dataclass(frozen=True)
 class Route:
     """How a message gets from one rank to another: its link and its two ports (None: no port)."""
@@ -219,9 +160,6 @@ class Route:
     ingress: str | None
 
 
-FREE = Link()
-
-
 class Topology:
     """A cluster with a number of ranks on it: where each sits, and the route between any two."""
 
@@ -229,9 +167,32 @@ class Topology:
         self.cluster = cluster or Cluster()
         self.ranks = ranks
         self.per_node = self.cluster.per_node(ranks)
-        seat = {rank: position for position, rank in enumerate(self.cluster.seats(ranks))}
-        self._seat = [seat.get(r, r) for r in range(ranks)]
         self._overrides = {frozenset(o.ranks): o for o in self.cluster.links}
+
+    @cached_property
+    def _seat(self) -> list[int]:
+        seat = {rank: position for position, rank in enumerate(self.cluster.seats(self.ranks))}
+        return [seat.get(rank, rank) for rank in range(self.ranks)]
+
+    @cached_property
+    def seating(self) -> Hashable | None:
+        """All that decides which ports a message goes through; None where pairs of ranks have links of their own."""
+        cluster = self.cluster
+        if cluster.links:
+            return None
+        seats = tuple(cluster.placement) if isinstance(cluster.placement, list) else cluster.placement
+        ports = tuple(link and link.has_ports for link in (cluster.intra_node, cluster.inter_node))
+        on_node = cluster.replicas_on_node
+        return self.ranks, self.per_node, seats, cluster.ranks_per_nic, cluster.nvlink_domain, on_node, ports
+
+    @cached_property
+    def links(self) -> tuple[Link, Link, Link]:
+        """The link within a node, the one between nodes, the one to a rank's copies in other pipelines."""
+        return self.cluster.intra_node or FREE, self.cluster.inter_node or FREE, self.replica_link
+
+    def which(self, a: int, b: int) -> int:
+        """Which of ``links`` leads from rank a to rank b, where no pair has its own; to a itself: to its copies."""
+        return 2 if a == b else 0 if self.near(a, b) else 1
 
     def node(self, rank: int) -> int:
         """The node that a rank sits on."""
@@ -273,12 +234,15 @@ class Topology:
             return Route(link, f"rank {a} egress", f"rank {b} ingress")
         return Route(link, f"{self.nic(a)} egress", f"{self.nic(b)} ingress")
 
+    @property
+    def replica_link(self) -> Link:
+        """The link of gradient sync between a rank and its copies in other pipelines."""
+        within, between = self.cluster.intra_node, self.cluster.inter_node
+        return (within or between or FREE) if self.cluster.replicas_on_node else (between or within or FREE)
+
     def replica_route(self, rank: int) -> Route:
         """Link and ports of gradient sync between a rank and its copies in other pipelines."""
-        if self.cluster.replicas_on_node:
-            link = self.cluster.intra_node or self.cluster.inter_node or FREE
-        else:
-            link = self.cluster.inter_node or self.cluster.intra_node or FREE
+        link = self.replica_link
         if not link.has_ports:
             return Route(link, None, None)
         if self.cluster.replicas_on_node:

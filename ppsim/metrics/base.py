@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from ppsim.engine.timeline import Timeline
@@ -42,7 +43,7 @@ class Run:
     """FLOP/s of all the pipeline's devices together; of one device per rank."""
     _made: dict[Callable[[Run], Any], Any] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def knows(self) -> frozenset[Need]:
         """All that metrics may need and find here."""
         samples: set[Need] = {"samples"} if self.samples_per_step is not None else set()

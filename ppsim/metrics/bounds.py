@@ -13,10 +13,9 @@ from ppsim.ops import Kind, Longs
 def lead(run: Run) -> Longs:
     """Ns per rank of the forwards that must come before its first op: the earlier stages' shortest forwards."""
     plan = run.plan
-    alone = plan.ops.kind == Kind.F
+    rows = plan.ops.index.select(Kind.F)
     if plan.atomic:
-        alone &= ~np.append(plan.tail[1:], False)
-    rows = np.flatnonzero(alone)
+        rows = rows[~np.append(plan.tail[1:], False)[rows]]
     far = np.iinfo(np.int64).max
     shortest = np.full(plan.placement.stages, far, np.int64)
     np.minimum.at(shortest, plan.ops.stage[rows], plan.duration[rows])

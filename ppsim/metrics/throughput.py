@@ -93,7 +93,7 @@ def steady(run: Run) -> Steady | None:
     stage. The first half is left out, since the start can show for some rounds.
     """
     plan = run.plan
-    if plan.asynchronous or not np.any((plan.ops.kind == Kind.B) | (plan.ops.kind == Kind.I)):
+    if plan.asynchronous or not plan.ops.index.has(Kind.B, Kind.I):
         return _of_stream(run)
     if plan.steps == 1:
         return None
@@ -167,7 +167,7 @@ def speedup(run: Run) -> float | None:
 def latency_s(run: Run) -> float | None:
     """What an item takes through an empty pipeline; None where there are backwards."""
     plan, timeline = run.plan, run.timeline
-    if not len(plan.ops) or np.any((plan.ops.kind == Kind.B) | (plan.ops.kind == Kind.I)):
+    if not len(plan.ops) or plan.ops.index.has(Kind.B, Kind.I):
         return None
     first = plan.ops.microbatch == 0
     return int(timeline.end[first].max() - timeline.start[first].min()) / PER_SECOND if first.any() else None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ppsim.errors import ScheduleError
 
 MOST_STAGES = 1_000_000
 """More are a slip, and would fill the memory before anything is checked."""
+
+KEPT = 16
+"""Placements of a shape that are kept: cases come back to a few, each asked for its ranks and stages many times."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,7 @@ class Placement:
                 holders[stage].append(rank)
         return tuple(tuple(ranks) for ranks in holders)
 
-    @property
+    @cached_property
     def replicated(self) -> bool:
         """Whether some stage is on more than one rank."""
         return any(len(ranks) > 1 for ranks in self.ranks_of)
@@ -70,6 +73,7 @@ def _checked(ranks: int, per_rank: int) -> None:
         )
 
 
+@lru_cache(KEPT)
 def loop(ranks: int, virtual_stages: int = 1) -> Placement:
     """Stage s on rank s mod p. Raises ScheduleError for more stages than can be meant."""
     _checked(ranks, virtual_stages)
@@ -81,6 +85,7 @@ def v_shape(ranks: int) -> Placement:
     return wave(ranks, 1)
 
 
+@lru_cache(KEPT)
 def wave(ranks: int, waves: int) -> Placement:
     """Hanayo's placement: ``waves`` turns of the V; chunk c goes up where c is even and down where it is odd.
 
@@ -94,6 +99,7 @@ def wave(ranks: int, waves: int) -> Placement:
     )
 
 
+@lru_cache(KEPT)
 def bidirectional(ranks: int) -> Placement:
     """Microbatches of direction 0 enter at rank 0, of direction 1 at rank p-1: rank r holds stages r and p-1-r."""
     return Placement("bidirectional", tuple((r, ranks - 1 - r) for r in range(ranks)))

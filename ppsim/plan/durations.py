@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from ppsim.costs.base import times, uniform
 from ppsim.ops import COMPUTE, Kind, Longs, Numbers, OpTable, narrowest
 from ppsim.plan.spec import PlanSpec
 from ppsim.plan.weights import per_value
@@ -27,12 +28,12 @@ def _single(ops: OpTable, spec: PlanSpec) -> Longs:
     """Of every row by itself: cost · weight / speed + op_overhead."""
     problem, weights = spec.problem, spec.weights
     speeds = [spec.topology.speed(r) for r in range(problem.ranks)]
-    distinct_speeds = sorted({speed.as_integer_ratio(): speed for speed in speeds}.values())
-    speed_of = np.array([distinct_speeds.index(speed) for speed in speeds], np.int64)
+    distinct_speeds = [speeds[0]] if uniform(speeds) else sorted({s.as_integer_ratio(): s for s in speeds}.values())
 
     def ns(seconds: Fraction) -> list[list[int]]:
         """By weight and speed."""
-        return [[to_ns(seconds * w / v + problem.op_overhead) for v in distinct_speeds] for w in weights.distinct]
+        weighted = [times(seconds, weight) for weight in weights.distinct]
+        return [[to_ns(_run(value, speed, problem.op_overhead)) for speed in distinct_speeds] for value in weighted]
 
     table = np.zeros((len(Kind), problem.stages, len(weights.distinct), len(distinct_speeds)), np.int64)
     for kind in COMPUTE:
@@ -47,7 +48,7 @@ def _single(ops: OpTable, spec: PlanSpec) -> Longs:
         place += weights.index(ops.microbatch)
     if len(distinct_speeds) > 1:
         place *= len(distinct_speeds)
-        place += speed_of[ops.rank]
+        place += np.array([distinct_speeds.index(speed) for speed in speeds], np.int64)[ops.rank]
     out: Longs = table.ravel()[place]
     optimizers = ops.index.select(Kind.OPTIM)
     if len(optimizers):
@@ -58,6 +59,12 @@ def _single(ops: OpTable, spec: PlanSpec) -> Longs:
     return out
 
 
+def _run(seconds: Fraction, speed: Fraction, overhead: Fraction) -> Fraction:
+    """What an op takes on a rank of that speed; 1 and 0, as they mostly are, take no new fraction."""
+    alone = seconds if speed == 1 else seconds / speed
+    return alone + overhead if overhead else alone
+
+
 def _together(ops: OpTable, forward: Numbers, overlapped: tuple[Fraction, ...], spec: PlanSpec) -> Longs:
     """Of fused pairs whose time is given; the longer of a pair's two microbatches counts."""
     weights = spec.weights
@@ -65,7 +72,7 @@ def _together(ops: OpTable, forward: Numbers, overlapped: tuple[Fraction, ...], 
     columns = np.stack([ops.stage[forward], longer, ops.rank[forward]], axis=1)
     cases, case_of = np.unique(columns, axis=0, return_inverse=True)
     ns = [
-        to_ns(overlapped[s] * weights.distinct[w] / spec.topology.speed(r) + spec.problem.op_overhead)
+        to_ns(_run(overlapped[s] * weights.distinct[w], spec.topology.speed(r), spec.problem.op_overhead))
         for s, w, r in cases.tolist()
     ]
     return np.array(ns, np.int64)[case_of.ravel()]

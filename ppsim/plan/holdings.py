@@ -42,7 +42,8 @@ def static(problem: Problem) -> Longs:
         (Category.OPTIMIZER, costs.optimizer_state),
     ):
         size = per_value(values, to_bytes)
-        out[category] = [sum(size[stage] for stage in held) for held in problem.placement.stages_of]
+        if any(size):
+            out[category] = [sum(size[stage] for stage in held) for held in problem.placement.stages_of]
     return out
 
 

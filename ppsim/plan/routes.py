@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from ppsim.hardware.cluster import Link, Topology
+from ppsim.hardware.cluster import Topology
+from ppsim.hardware.link import Link
 from ppsim.ops import NONE, Column, Constant, Ints, Longs, Numbers, narrowest
 from ppsim.plan.table import Routes
 from ppsim.units import to_ns
+
+KEPT = 16
+"""Seatings whose ports are kept: cases of a sweep differ in how fast links are, not in where ranks sit."""
+
+
+class Ports(NamedTuple):
+    """The ports of ways, by number, the ports' names, and which of ``Topology.links`` each way is (none: its own)."""
+
+    egress: Ints
+    ingress: Ints
+    names: tuple[str, ...]
+    link: list[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +34,7 @@ class Ways:
 
     ends: list[tuple[int, int]]
     of_message: Ints
+    _ports: dict[Hashable, Ports] = field(default_factory=dict, init=False, repr=False)
 
     @classmethod
     def of(cls, src: Ints, dst: Ints, ranks: int) -> Ways:
@@ -30,40 +47,71 @@ class Ways:
         codes, of_message = _distinct(code)
         return cls([divmod(c, ranks) for c in codes.tolist()], np.asarray(of_message, np.int32))
 
+    @cached_property
+    def columns(self) -> tuple[Ints, Ints]:
+        """Sources and destinations."""
+        ends = np.array(self.ends, np.int32).reshape(-1, 2)
+        return np.ascontiguousarray(ends[:, 0]), np.ascontiguousarray(ends[:, 1])
+
+    def ports(self, topology: Topology) -> Ports:
+        """What messages go through, found once for all topologies that agree in that."""
+        if topology.seating is None:
+            return self._through(topology)
+        if topology.seating not in self._ports:
+            while len(self._ports) >= KEPT:
+                del self._ports[next(iter(self._ports))]
+            self._ports[topology.seating] = self._through(topology)
+        return self._ports[topology.seating]
+
+    def _through(self, topology: Topology) -> Ports:
+        routes = [topology.replica_route(src) if src == dst else topology.route(src, dst) for src, dst in self.ends]
+        number: dict[str | None, int] = {None: NONE}
+        egress, ingress = [], []
+        for route in routes:
+            egress.append(number.setdefault(route.egress, len(number) - 1))
+            ingress.append(number.setdefault(route.ingress, len(number) - 1))
+        link = [] if topology.seating is None else [topology.which(src, dst) for src, dst in self.ends]
+        names = tuple(name for name in number if name is not None)
+        return Ports(np.array(egress, np.int32), np.array(ingress, np.int32), names, link)
+
+    def links(self, topology: Topology) -> list[Link]:
+        """The link of each way."""
+        if topology.seating is None:
+            return [topology.replica_link if src == dst else topology.link(src, dst) for src, dst in self.ends]
+        return [topology.links[which] for which in self.ports(topology).link]
+
 
 def routed(ways: Ways, size: Column, topology: Topology) -> tuple[Routes, tuple[str, ...], Ints]:
     """The distinct (source, destination, bytes), the ports in use, and the route of each message.
 
     A message from a rank to itself goes to its copy in another pipeline.
     """
-    if not ways.ends:
-        return *_routes([], topology), ways.of_message
-    sizes, size_of = _distinct(size)
+    ports, links = ways.ports(topology), ways.links(topology)
+    sizes, size_of = _distinct(size) if ways.ends else (np.zeros(1, np.int64), Constant(np.int32(0), 0))
     if len(sizes) == 1:
-        only = int(sizes[0])
-        return *_routes([(src, dst, only) for src, dst in ways.ends], topology), ways.of_message
+        columns = (*ways.columns, np.full(len(links), sizes[0]), *_times(links, sizes.tolist() * len(links)))
+        return Routes(*columns, ports.egress, ports.ingress), ports.names, ways.of_message
     code = ways.of_message.astype(narrowest(len(ways.ends) * len(sizes)))
     codes, code_of = _distinct(code * len(sizes) + size_of)
-    ends = [(*ways.ends[c // len(sizes)], int(sizes[c % len(sizes)])) for c in codes.tolist()]
-    return *_routes(ends, topology), np.asarray(code_of, np.int32)
+    way, size = codes // len(sizes), sizes[codes % len(sizes)]
+    src, dst = ways.columns
+    taken = _times([links[w] for w in way.tolist()], size.tolist())
+    routes = Routes(src[way], dst[way], size, *taken, ports.egress[way], ports.ingress[way])
+    return routes, ports.names, np.asarray(code_of, np.int32)
 
 
-def _routes(ends: list[tuple[int, int, int]], topology: Topology) -> tuple[Routes, tuple[str, ...]]:
-    """A row for each (source, destination, bytes), and the names of the ports, by number."""
-    ports: dict[str, int] = {}
-    times: dict[tuple[int, int], tuple[Link, int, int]] = {}
+def _times(links: list[Link], sizes: list[int]) -> tuple[Longs, Longs]:
+    """Ns that a message of each size is on the ports of its link, and those of its flight."""
+    made: dict[tuple[int, int], tuple[int, int]] = {}  # most share one link; the list keeps it, so its id stays its own
     rows = []
-    for src, dst, size in ends:
-        route = topology.replica_route(src) if src == dst else topology.route(src, dst)
-        link = route.link
-        if (id(link), size) not in times:  # most routes share one link; it is kept so that its id stays its own
-            seconds = link.overhead + (size / link.bandwidth if link.bandwidth is not None else 0)
-            times[id(link), size] = link, to_ns(seconds), to_ns(link.latency)
-        used = (NONE if name is None else ports.setdefault(name, len(ports)) for name in (route.egress, route.ingress))
-        rows.append((src, dst, size, *times[id(link), size][1:], *used))
-    table = np.array(rows, np.int64).reshape(-1, 7)
-    small, large = np.ascontiguousarray(table.T, np.int32), np.ascontiguousarray(table.T)
-    return Routes(small[0], small[1], large[2], large[3], large[4], small[5], small[6]), tuple(ports)
+    for link, size in zip(links, sizes, strict=True):
+        key = id(link), size
+        if key not in made:
+            seconds = link.overhead if link.bandwidth is None else link.overhead + size / link.bandwidth
+            made[key] = to_ns(seconds), to_ns(link.latency)
+        rows.append(made[key])
+    table = np.array(rows, np.int64).reshape(-1, 2).T
+    return np.ascontiguousarray(table[0]), np.ascontiguousarray(table[1])
 
 
 def _distinct(values: Column) -> tuple[Longs, Numbers | Constant]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 
+from ppsim.costs.base import times, uniform
 from ppsim.ops import NONE, Column, Constant, Longs, Numbers, OpTable
 from ppsim.schedules.base import Slice
 from ppsim.units import to_bytes
@@ -21,7 +22,7 @@ class Weights:
     def __init__(self, given: tuple[Fraction, ...], slices: tuple[Slice, ...]) -> None:
         parts = len(slices)
         if len(given) == parts == 1:
-            self.distinct, self._lengths = [given[0] * slices[0].time], [given[0] * slices[0].length]
+            self.distinct, self._lengths = [times(given[0], slices[0].time)], [times(given[0], slices[0].length)]
             self._index = np.zeros(1, np.int64)
             return
         pairs = [(w * parts * s.time, w * parts * s.length) for w in given for s in slices]
@@ -39,7 +40,7 @@ class Weights:
 
     def sizes(self, values: tuple[Fraction, ...], ops: OpTable, rows: Numbers, stage: Numbers | None = None) -> Column:
         """Bytes of each row's stage's value (or of another ``stage``'s), for its microbatch."""
-        by_stage = per_value(values, lambda value: [to_bytes(value * length) for length in self._lengths])
+        by_stage = per_value(values, lambda value: [to_bytes(times(value, length)) for length in self._lengths])
         if len(self.distinct) == 1 and by_stage.count(by_stage[0]) == len(by_stage):
             return Constant(np.int64(by_stage[0][0]), len(rows))
         stage = ops.stage[rows] if stage is None else stage
@@ -47,8 +48,10 @@ class Weights:
         return table[stage, self.index(ops.microbatch[rows])] if len(self.distinct) > 1 else table[:, 0][stage]
 
 
-def per_value(values: Iterable[Fraction], make: Callable[[Fraction], T]) -> list[T]:
+def per_value(values: Sequence[Fraction], make: Callable[[Fraction], T]) -> list[T]:
     """``make`` of each value, called once for equal ones; a fraction's own hash takes longer than its two numbers'."""
+    if uniform(values):
+        return [make(values[0])] * len(values)
     made: dict[tuple[int, int], T] = {}
     out = []
     for value in values:

@@ -52,28 +52,54 @@ class Case(NamedTuple):
 
 
 class Resolver:
-    """Settings of cases → experiments. Sections that cases share are validated and written out once."""
+    """Settings of cases → experiments. What cases share is settled once, section by section.
+
+    A section's plain settings are kept by what a case sets in it; its validated model by these settings as JSON; and
+    its canonical text by the model itself.
+    """
 
     def __init__(self, base: Base) -> None:
         self.base = base
         self._document = Document.from_mapping(json.loads(base.text), str(base.path))
+        self._plain = anchored(self._document.data, self.base.path.parent)
+        self._changed: dict[tuple[str, str], Any] = {}
+        self._written: dict[int, tuple[Any, str]] = {}
         self._sections: dict[tuple[str, str], tuple[Any, str]] = {}
         self._texts: dict[int, str] = {}
-        self._latest: tuple[Changes | None, dict[str, Any]] = None, {}
+
+    def _forget_if_many(self) -> None:
+        """Those that are kept by an object's id keep the object, and so go together with it."""
+        if max(len(self._changed), len(self._written), len(self._sections)) > REMEMBERED:
+            for kept in (self._changed, self._written, self._sections, self._texts):
+                kept.clear()
 
     def settings(self, changes: Changes) -> dict[str, Any]:
         """The plain settings of a case. Raises ConfigError where a key can't be set."""
-        if self._latest[0] is not changes:
-            settings = yamlfile.override(self._document, changes).data
-            self._latest = changes, anchored(settings, self.base.path.parent)
-        return self._latest[1]
+        self._forget_if_many()
+        of_section: dict[str, Changes] = {}
+        for key, value in changes.items():
+            of_section.setdefault(key.partition(".")[0].strip(), {})[key] = value
+        settings = dict(self._plain)
+        for section, its in of_section.items():
+            at = section, json.dumps(its)
+            if at not in self._changed:
+                # All changes at once, so that all mistakes in them are told.
+                whole = anchored(yamlfile.override(self._document, changes).data, self.base.path.parent)
+                self._changed[at] = whole[section]
+            settings[section] = self._changed[at]
+        return settings
+
+    def _json(self, section: Any) -> str:
+        """Plain settings as JSON; neighbouring cases have the same object."""
+        known = self._written.get(id(section))
+        if known is None:
+            known = self._written[id(section)] = section, json.dumps(section)
+        return known[1]
 
     def experiment(self, settings: Mapping[str, Any]) -> Experiment:
         """The experiment of plain settings. Raises ConfigError."""
-        if len(self._sections) > REMEMBERED:
-            self._sections.clear()
-            self._texts.clear()
-        written = {key: (key, json.dumps(value)) for key, value in settings.items() if key not in ("name", "sweep")}
+        self._forget_if_many()
+        written = {key: (key, self._json(value)) for key, value in settings.items() if key not in ("name", "sweep")}
         if "runtime" in written:  # a preset depends on the schedule
             written["runtime"] = ("runtime", f"{written['runtime'][1]} {written.get('schedule')}")
         if settings.get("partition") == PIPEDREAM:  # the schedule's replicas follow from all the rest

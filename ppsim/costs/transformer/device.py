@@ -12,7 +12,7 @@ from ppsim.costs.transformer.memory import Held
 from ppsim.costs.transformer.settings import TransformerSettings
 from ppsim.costs.transformer.sizes import Sizes
 from ppsim.costs.transformer.terms import Group
-from ppsim.hardware.cluster import FREE, Link
+from ppsim.hardware.link import FREE, Link
 
 
 def device(costs: TransformerSettings, setting: Setting) -> Device:

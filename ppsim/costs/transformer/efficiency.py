@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from ppsim._model import Model, Whole, one_or_list
 from ppsim.costs.transformer.terms import Exchange, Group, Product, Work
-from ppsim.hardware.cluster import Link
+from ppsim.hardware.link import Link
 from ppsim.units import Bandwidth, Factor, Flops, Time
 
 MATMUL, MEMORY, LINK = Fraction(1, 2), Fraction(3, 4), Fraction(3, 4)

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from ppsim.costs.transformer.efficiency import Efficiency, EfficiencyField, Machine
 from ppsim.costs.transformer.terms import Exchange, Product, Work
-from ppsim.hardware.cluster import Link
+from ppsim.hardware.link import Link
 
 F = Fraction
 READ: TypeAdapter[Efficiency] = TypeAdapter(EfficiencyField)
