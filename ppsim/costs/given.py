@@ -154,44 +154,11 @@ class GivenCosts(Model):
 
     def stage_costs(self, setting: Setting) -> StageCosts:
         """Costs per stage, of a slice of a microbatch where these are cut."""
-        placement, scale = setting.placement, self.scale(setting) / setting.parts
-        stages = placement.stages
-        layers = setting.split or (1,) * stages
-        by_rank = self.per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
-        rank_of = [ranks[0] for ranks in placement.ranks_of] if by_rank else []
-        whole = placement.ranks if self.per == "rank" else 1
-        of_layers = {held: ONE if self.per == "stage" else Fraction(whole * held, sum(layers)) for held in set(layers)}
-        shares = tuple(of_layers[held] for held in layers)
-        nothing = (ZERO,) * stages
-
-        def of_its_rank(stage: int) -> Fraction:
-            return Fraction(layers[stage], sum(layers[s] for s in placement.stages_of[rank_of[stage]]))
-
-        def spread(
-            value: Fraction | list[Fraction] | None,
-            factor: Fraction = ONE,
-            default: Values = NOTHING,
-            *,
-            shared: bool = True,
-        ) -> Values:
-            if value is None:
-                return default or nothing
-            ranked = isinstance(value, list) and by_rank
-            if not isinstance(value, list):
-                if not value:
-                    return nothing
-                values: Values = (value,) * stages
-            else:
-                values = tuple(value[rank] for rank in rank_of) if ranked else tuple(value)
-            scaled = values if factor == 1 else each(lambda one: one * factor, values)
-            if not shared:
-                return scaled
-            return each(times, scaled, tuple(map(of_its_rank, range(stages))) if ranked else shares)
-
+        scale, spread = self.scale(setting) / setting.parts, _Shares(self.per, setting).spread
         forward = spread(self.forward, scale)
         given = spread(self.backward, scale)
         halves_assumed = self.input_grad is None
-        half = each(lambda value: value / 2, given) if halves_assumed else nothing
+        half = each(lambda value: value / 2, given)
         input_grad = spread(self.input_grad, scale, half)
         weight_grad = spread(self.weight_grad, scale, half)
         activation = spread(self.activation, scale)
@@ -218,6 +185,45 @@ class GivenCosts(Model):
             atomic_pairs=self.pair == "atomic",
             halves_assumed=halves_assumed,
         )
+
+
+class _Shares:
+    """What of a given value each stage costs."""
+
+    def __init__(self, per: Literal["rank", "model", "stage"], setting: Setting) -> None:
+        placement = self._placement = setting.placement
+        layers = self._layers = setting.split or (1,) * placement.stages
+        self._by_rank = per == "rank" and all(len(ranks) == 1 for ranks in placement.ranks_of)
+        whole, total = placement.ranks if per == "rank" else 1, sum(layers)
+        shares = {held: ONE if per == "stage" else Fraction(whole * held, total) for held in set(layers)}
+        self._share = tuple(shares[held] for held in layers)
+        self._nothing = (ZERO,) * placement.stages
+
+    def _of_its_rank(self, stage: int, rank: int) -> Fraction:
+        return Fraction(self._layers[stage], sum(self._layers[s] for s in self._placement.stages_of[rank]))
+
+    def spread(
+        self,
+        value: Fraction | list[Fraction] | None,
+        factor: Fraction = ONE,
+        default: Values = NOTHING,
+        *,
+        shared: bool = True,
+    ) -> Values:
+        """A value, or one per rank or stage, times a factor for each stage; None: the default, else nothing."""
+        if not value:
+            return self._nothing if value is not None else default or self._nothing
+        share = self._share
+        if not isinstance(value, list):
+            values: Values = (value,) * len(share)
+        elif self._by_rank:
+            rank_of = [ranks[0] for ranks in self._placement.ranks_of]
+            values = tuple(value[rank] for rank in rank_of)
+            share = tuple(self._of_its_rank(stage, rank) for stage, rank in enumerate(rank_of))
+        else:
+            values = tuple(value)
+        scaled = values if factor == 1 else each(lambda one: one * factor, values)
+        return each(times, scaled, share) if shared else scaled
 
 
 def _listed(value: Fraction | list[Fraction]) -> list[Fraction]:
