@@ -16,10 +16,10 @@ from ppsim.analysis.crowding import sending, shared_ports, shared_switches
 from ppsim.analysis.remedy import Case, Remedy, ranks_named, time, times_scaled, with_costs
 from ppsim.analysis.whatif import on_cluster, without_recomputation
 from ppsim.hardware.link import PairLink
-from ppsim.metrics import bubble
+from ppsim.metrics import bubble, memory
 from ppsim.ops import MOVES, Kind, among
-from ppsim.plan import PlanSpec, check
-from ppsim.schedules import known
+from ppsim.plan import PlanSpec
+from ppsim.schedules import Limited, known
 from ppsim.schedules.from_file import FromFile
 from ppsim.schedules.one_f_one_b import OneFOneB
 from ppsim.units import show
@@ -113,8 +113,9 @@ def messages(case: Case) -> Remedy | None:
     if not slow.any():
         taken = f"messages take {time(longest)}, as {src}→{dst}"
     elif len(ends) > 1:
-        taken += f" (so do {len(ends) - 1} other links)"
-    links = "free links" if not slow.any() else "that link free" if len(ends) == 1 else "those links free"
+        taken += f" (so do those of {len(ends) - 1} other {'pair' if len(ends) == 2 else 'pairs'} of ranks)"
+    sync = " between stages" if plan.ops.index.has(Kind.REDUCE_GRAD) else ""
+    links = f"free links{sync}" if not slow.any() else "that link free" if len(ends) == 1 else "those links free"
     return Remedy(
         "messages",
         f"{taken}, {why}",
@@ -239,7 +240,7 @@ def few_microbatches(case: Case) -> Remedy | None:
         f"too few microbatches ({m} for {problem.ranks} ranks)",
         f"with {2 * m} the same work would take",
         twice,
-        lambda changed: check(schedule.orders(changed.problem), changed.problem),
+        schedule,
         steps=2,
     )
 
@@ -254,20 +255,36 @@ def order(case: Case) -> Remedy | None:
         or not case.result.schedule.trains
         or len(problem.slices) > 1
         or case.result.schedule.name == "1f1b"
+        or isinstance(case.result.schedule, Limited)  # never slower than a 1F1B that its memory allows
     ):
         return None
-    instead = OneFOneB()
+    here, there = int(case.result.run.once(memory.peak_in_flight).max()), min(problem.ranks, problem.microbatches)
+    holds = f" (with {there} microbatches in flight instead of {here})" if there > here else ""
     return Remedy(
         "order",
         f"the order ({case.result.schedule.name}) leaves ranks idle",
-        "by 1f1b it would be",
+        f"by 1f1b{holds} it would be",
         lambda before: before,
-        lambda changed: check(instead.orders(changed.problem), changed.problem),
+        OneFOneB(),
+    )
+
+
+def memory_limit(case: Case) -> Remedy | None:
+    """An order that keeps within a limit of memory."""
+    schedule, problem = case.result.schedule, case.spec.problem
+    if not isinstance(schedule, Limited):
+        return None
+    return Remedy(
+        "memory limit",
+        f"the order ({schedule.name}) keeps within {schedule.limit_words(problem)}",
+        "with all the memory that helps it would be",
+        lambda before: before,
+        schedule.unlimited(problem),
     )
 
 
 CAUSES: tuple[Cause, ...] = (
     unequal_work, straggler, unequal_microbatches, messages, shared_ports, shared_switches, sending, recomputation,
-    gradient_sync, batch_normalisation, optimizer, overhead, moves, barrier, few_microbatches, order,
+    gradient_sync, batch_normalisation, optimizer, overhead, moves, memory_limit, barrier, few_microbatches, order,
 )  # fmt: skip
 """Every cause; of two that would win the same the earlier is named."""

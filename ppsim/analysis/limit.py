@@ -13,10 +13,11 @@ from ppsim.analysis.causes import CAUSES
 from ppsim.analysis.explain import waiting
 from ppsim.analysis.remedy import Case, Remedy, time
 from ppsim.analysis.result import Result
-from ppsim.analysis.specify import specify
+from ppsim.analysis.specify import batched, specify
 from ppsim.engine import Engine, run
 from ppsim.errors import DeadlockError, PpsimError
-from ppsim.plan import PlanSpec, build
+from ppsim.plan import PlanSpec, build, check
+from ppsim.schedules import Limited, Schedule
 
 SHOWN = 3
 """Causes that are named at most."""
@@ -42,6 +43,7 @@ def limits(result: Result) -> tuple[Limit, ...]:
     """At most three causes, the one whose removal wins most first; empty where nothing would win a hundredth.
 
     A cause that another one hides is named behind it, with both gone; causes that hide each other are named together.
+    A schedule that looks at costs lists the changed run's order anew.
     """
     makespan = result.timeline.makespan
     if not makespan or len(result.plan.ops) > MOST_OPS:
@@ -50,15 +52,19 @@ def limits(result: Result) -> tuple[Limit, ...]:
     case = Case(result, spec)
     remedies = [remedy for cause in CAUSES if (remedy := cause(case)) is not None]
     runs = _Runs(result, spec)
-    alone = {remedy.cause: runs.without([remedy]) for remedy in remedies}
-    worth = makespan * WORTH
-    found = [remedy for remedy in remedies if makespan - alone[remedy.cause] >= worth]
+    alone: dict[str, int] = {}
+    worth, enough = makespan * WORTH, spec.problem.microbatches >= ENOUGH * spec.problem.ranks
+    found: list[Remedy] = []
+    for remedy in sorted(remedies, key=lambda remedy: remedy.cause == "microbatches"):
+        if found and enough and remedy.cause == "microbatches":
+            break
+        alone[remedy.cause] = runs.without([remedy])
+        if makespan - alone[remedy.cause] >= worth:
+            found.append(remedy)
     found.sort(key=lambda remedy: alone[remedy.cause])
-    if len(found) > 1 and spec.problem.microbatches >= ENOUGH * spec.problem.ranks:
-        found = [remedy for remedy in found if remedy.cause != "microbatches"]
     named = [_limit(remedy, alone[remedy.cause]) for remedy in found[:SHOWN]]
-    hidden = [remedy for remedy in remedies if remedy not in found and remedy.orders is None]
-    gone = [remedy for remedy in found if remedy.orders is None]
+    hidden = [remedy for remedy in remedies if remedy not in found and remedy.schedule is None]
+    gone = [remedy for remedy in found if remedy.schedule is None]
     base = runs.without(gone) if gone else makespan
     for remedy in hidden:
         if len(named) == SHOWN or not gone:
@@ -88,12 +94,13 @@ class _Runs:
     def without(self, remedies: list[Remedy]) -> int:
         """The makespan without these causes, ns, for the work of today's steps; today's where it can't be run."""
         spec, orders, steps = self.spec, self.result.orders, 1
+        schedule: Schedule | None = self.result.schedule if isinstance(self.result.schedule, Limited) else None
         for remedy in remedies:
-            spec = remedy.change(spec)
+            spec, schedule, steps = remedy.change(spec), remedy.schedule or schedule, steps * remedy.steps
         try:
-            for remedy in remedies:
-                if remedy.orders is not None:
-                    orders, steps = remedy.orders(spec), remedy.steps
+            if schedule is not None:
+                orders = check(schedule.orders(spec.problem), spec.problem)
+                spec = batched(spec, schedule)
             timeline, _ = run(build(orders, spec), self.engine)
         except (DeadlockError, PpsimError):  # the changed order may be one that this framework can't run
             return self.result.timeline.makespan

@@ -9,7 +9,8 @@ from fractions import Fraction
 from ppsim._words import seconds
 from ppsim.analysis.result import Result
 from ppsim.engine.timeline import PER_SECOND
-from ppsim.plan import CheckedOrders, PlanSpec
+from ppsim.plan import PlanSpec
+from ppsim.schedules import Schedule
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,8 @@ class Remedy:
     without: str
     """What the step is without it, as in 'balanced it would be'."""
     change: Callable[[PlanSpec], PlanSpec]
-    orders: Callable[[PlanSpec], CheckedOrders] | None = None
-    """The orders of the changed run, where they aren't the same."""
+    schedule: Schedule | None = None
+    """What lists the orders of the changed run, where they aren't the same."""
     steps: int = 1
     """The changed run does the work of so many of today's."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Literal
 
@@ -46,6 +47,13 @@ def _version(schedule: Schedule) -> Literal["newest", "first_stage", "double_buf
     if schedule.double_buffered:
         return "double_buffered"
     return "first_stage" if schedule.uses_first_stage_version else "newest"
+
+
+def batched(spec: PlanSpec, schedule: Schedule) -> PlanSpec:
+    """The same with the batches of another order, where there are batches."""
+    if spec.sending.batch_warmup is None:
+        return spec
+    return replace(spec, sending=replace(spec.sending, batch_warmup=_batch_warmup(schedule, spec.problem)))
 
 
 def _batch_warmup(schedule: Schedule, problem: Problem) -> tuple[int, ...] | None:

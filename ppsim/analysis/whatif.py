@@ -92,5 +92,5 @@ def _equal(spec: PlanSpec) -> PlanSpec:
 
 def on_cluster(spec: PlanSpec, **changes: object) -> PlanSpec:
     """The same on another cluster."""
-    cluster = spec.topology.cluster.model_copy(update=changes)
-    return replace(spec, topology=Topology(cluster, spec.problem.ranks))
+    topology = Topology(spec.topology.cluster.model_copy(update=changes), spec.problem.ranks)
+    return replace(spec, topology=topology, problem=spec.problem.on(topology))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,6 @@ from ppsim.costs import KINDS, AnyCosts, CostsField, ProfileCosts, Setting, Tran
 from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
-from ppsim.hardware.link import Link
 from ppsim.ops.placement import Placement
 from ppsim.ops.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule
@@ -165,9 +163,9 @@ class Experiment(Model):
     def problem(self, compiled: bool = False) -> Problem:
         """Sizes and stage costs; ``compiled`` where the run has chosen the compiled engine."""
         schedule, parts = self.schedule, self._parts()
-        setting, slices, topology = with_split(self.partition, parts), schedule.cut(), parts.topology
+        setting, slices = with_split(self.partition, parts), schedule.cut()
         placement, costs = setting.placement, self.costs.stage_costs(setting)
-        return Problem(
+        problem = Problem(
             ranks=self.pipeline.ranks,
             microbatches=self.pipeline.microbatches * len(slices),
             placement=placement,
@@ -176,27 +174,11 @@ class Experiment(Model):
             stream=schedule.asynchronous,
             update_every=self.pipeline.microbatches if schedule.double_buffered else 1,
             slices=slices,
-            hop=tuple(_hops(placement, costs.message, topology)) if self.cluster is not None else (),
-            speed=tuple(topology.speed(rank) for rank in range(self.pipeline.ranks)),
             op_overhead=self.runtime.op_overhead,
             compiled=compiled,
             room=self.cluster.device.memory if self.cluster is not None and self.pipeline.recompute == "none" else None,
         )
-
-
-def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
-    """Seconds of each stage's message to the next stage, the links being idle; nothing where both are on one rank."""
-    made: dict[tuple[int, int], tuple[Link, Fraction]] = {}  # a link is kept, so that its id stays its own
-    for stage, (mine, its) in enumerate(pairwise(placement.ranks_of)):
-        if mine[0] == its[0]:
-            yield Fraction(0)
-            continue
-        link = topology.link(mine[0], its[0])
-        key = id(link), id(message[stage])
-        if key not in made:
-            carried = message[stage] / link.bandwidth if link.bandwidth is not None else Fraction(0)
-            made[key] = link, link.overhead + carried + link.latency
-        yield made[key][1]
+        return problem if self.cluster is None else problem.on(parts.topology)
 
 
 def _with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:

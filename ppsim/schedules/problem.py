@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.costs import StageCosts
+from ppsim.hardware.cluster import Topology
+from ppsim.hardware.link import Link
 from ppsim.ops import Grid, Kind, Ops, Orders, ops
 from ppsim.ops.placement import Placement
 
@@ -58,6 +61,12 @@ class Problem:
         speed = self.speed[self.placement.ranks_of[stage][0]] if self.speed else 1
         return self.costs.seconds(kind)[stage] / speed + self.op_overhead
 
+    def on(self, topology: Topology) -> Problem:
+        """The same on these ranks and links."""
+        hop = tuple(_hops(self.placement, self.costs.message, topology))
+        speed = tuple(topology.speed(rank) for rank in range(self.ranks))
+        return replace(self, hop=hop if any(hop) else (), speed=speed)
+
     def held_throughout(self, rank: int) -> Fraction:
         """Bytes of weights, gradients and optimizer state that a rank holds all the time."""
         costs = self.costs
@@ -77,6 +86,21 @@ class Problem:
     def per_rank(self, order: Callable[[Rank], Ops]) -> Orders:
         """Orders from a function that gives one rank's ops."""
         return Orders.of([order(self.rank(r)) for r in range(self.ranks)])
+
+
+def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
+    """Seconds of each stage's message to the next stage, the links being idle; nothing where both are on one rank."""
+    made: dict[tuple[int, int], tuple[Link, Fraction]] = {}  # a link is kept, so that its id stays its own
+    for stage, (mine, its) in enumerate(pairwise(placement.ranks_of)):
+        if mine[0] == its[0]:
+            yield Fraction(0)
+            continue
+        link = topology.link(mine[0], its[0])
+        key = id(link), id(message[stage])
+        if key not in made:
+            carried = message[stage] / link.bandwidth if link.bandwidth is not None else Fraction(0)
+            made[key] = link, link.overhead + carried + link.latency
+        yield made[key][1]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ Named = tuple[str, str, Settings]
 PAIR_0_1 = {**between_nodes(bandwidth="50 GB/s"), "links": [{"ranks": [0, 1], "bandwidth": "300 MB/s"}]}
 FREED_0_1 = {**PAIR_0_1, "links": [{"ranks": [0, 1], "like": "free"}]}
 BLOCKING = {"costs": {"message": "1 MB"}, "cluster": between_nodes(bandwidth="2 GB/s"), "runtime": {"send": "blocking"}}
-BFS = {"name": "gpipe"}
+THIRDS = ("forward", "input_grad", "weight_grad")
+ZERO_BUBBLE = {"costs": {**dict.fromkeys(THIRDS, "1 ms"), "activation": "1 GiB"}}
 
 # p = 4, m = 32, F = 1 ms, B = 2 ms per stage unless said otherwise: 35·3 = 105 ms by the closed form.
 ALONE: list[tuple[str, Settings, Named]] = [
@@ -74,6 +75,20 @@ ALONE: list[tuple[str, Settings, Named]] = [
         ("microbatches differ", "from 0.8 to 7.2 of the mean", {"costs": {"forward": "1.25 ms", "backward": "2.5 ms"}, "pipeline": {"microbatch_weights": None}}),
     ),
     ("ranks that take turns", {"schedule": "naive"}, ("order", "the order (naive) leaves ranks idle", {"schedule": "1f1b"})),
+    # Three ops of 1 ms per microbatch within two activations: a rank's third forward waits for its first W.
+    (
+        "a memory limit", {**ZERO_BUBBLE, "schedule": {"name": "greedy", "memory_limit": "2 GiB"}},
+        ("memory limit", "the order (greedy) keeps within schedule.memory_limit (2 GiB)", {"schedule": {"name": "greedy", "memory_limit": None, "max_in_flight": 32}}),
+    ),
+    (
+        "a small device", {**ZERO_BUBBLE, "schedule": "zb", "cluster": {"device": {"memory": "2 GiB"}}},
+        ("memory limit", "the order (zb) keeps within the device's memory (2 GiB)", {"schedule": {"name": "zb", "max_in_flight": 32}}),
+    ),
+    # An order that was made for a heavy head: with equal stages another one is best.
+    (
+        "a head, in an order by costs", {"schedule": "greedy", "costs": {key: [*["1 ms"] * 3, "1.4 ms"] for key in THIRDS}},
+        ("work", "rank 3 has 27 % more work than the mean (head?)", {"costs": dict.fromkeys(THIRDS, "1.1 ms")}),
+    ),
     ("stages that wait for whole batches", {"schedule": "gpipe", "pipeline": {"batch_sync": "all"}}, ("batch sync", "pipeline.batch_sync", {"pipeline": {"batch_sync": []}})),
 ]  # fmt: skip
 
@@ -117,6 +132,32 @@ def test_too_few_microbatches() -> None:
     (only,) = limits(_run({}, microbatches=4))
     assert (only.cause, only.without) == ("microbatches", 16_500_000)
     assert only.text == "too few microbatches (4 for 4 ranks); with 8 the same work would take 16.5 ms"
+
+
+def test_a_memory_limit_is_not_blamed_on_the_order() -> None:
+    """1F1B would be faster, but holds four activations where two are allowed."""
+    limit = {**ZERO_BUBBLE, "schedule": {"name": "zb", "memory_limit": "2 GiB"}}
+    assert "order" not in [found.cause for found in limits(_run(limit))]
+
+
+def test_another_order_is_named_with_what_it_holds() -> None:
+    """Ranks that take turns hold one microbatch, 1F1B's first rank four."""
+    assert "by 1f1b (with 4 microbatches in flight instead of 1) it would be" in lines(_run({"schedule": "naive"}))[0]
+
+
+def test_more_microbatches_have_batches_of_their_own() -> None:
+    """With m = 2 rank 0 warms up with two forwards, with 4 with three: (4 + 3)·3 / 2 = 10.5 ms for the same work."""
+    (only,) = limits(_run({"runtime": {"p2p": "fused"}}, microbatches=2))
+    assert (only.cause, only.without) == ("microbatches", 10_500_000)
+
+
+def test_links_between_stages_are_told_from_those_of_gradients() -> None:
+    """Gradients go by links to other pipelines, which stay as they are."""
+    settings = {
+        "pipeline": {"data_parallel": 4}, "costs": {"gradients": "10 MB", "message": "1 MB"},
+        "cluster": between_nodes(bandwidth="1 GB/s"),
+    }  # fmt: skip
+    assert any("with free links between stages it would be" in line for line in lines(_run(settings)))
 
 
 PAIRS: list[tuple[str, Settings, list[str]]] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
@@ -15,7 +15,7 @@ from ppsim.schedules.base import Problem, Schedule
 from ppsim.schedules.one_f_one_b import fewer_microbatches_than_ranks
 from ppsim.schedules.search.instance import Memory
 from ppsim.schedules.search.portfolio import Objective, search
-from ppsim.units import Size
+from ppsim.units import Size, show
 
 
 class Limited(Schedule):
@@ -66,6 +66,23 @@ class Limited(Schedule):
         if self.max_in_flight is not None or problem.room is None or not any(problem.costs.activation):
             return usual
         return Memory.of_devices(problem, problem.room, self.default_limit(problem.ranks) if self.own_limit else None)
+
+    def unlimited(self, problem: Problem) -> Self:
+        """The same with memory for all microbatches."""
+        stages = max(len(held) for held in problem.placement.stages_of)
+        no_limit = {"memory_limit": None, "limit_counts": "activations"}
+        return self.model_copy(update={**no_limit, "max_in_flight": stages * problem.microbatches})
+
+    def limit_words(self, problem: Problem) -> str:
+        """The limit, for a message: 'schedule.max_in_flight (4)'."""
+        if self.memory_limit is not None:
+            given = self.memory_limit if isinstance(self.memory_limit, list) else [self.memory_limit]
+            sizes = ", ".join([*(show(size, "size") for size in given[:4]), *(["…"] if len(given) > 4 else [])])
+            return f"schedule.memory_limit ({sizes})"
+        if self.max_in_flight is not None or problem.room is None or not any(problem.costs.activation):
+            stated = "" if self.max_in_flight is not None else ", its default"
+            return f"schedule.max_in_flight ({self.max_in_flight or self.default_limit(problem.ranks)}{stated})"
+        return f"the device's memory ({show(problem.room, 'size')})"
 
     @property
     def saves_memory(self) -> str:
