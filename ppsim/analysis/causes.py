@@ -255,6 +255,7 @@ def order(case: Case) -> Remedy | None:
         or not case.result.schedule.trains
         or len(problem.slices) > 1
         or case.result.schedule.name == "1f1b"
+        or (case.result.plan.ops.index.has(Kind.R) and case.result.experiment.pipeline.recompute == "none")  # its own R
         or isinstance(case.result.schedule, Limited)  # never slower than a 1F1B that its memory allows
     ):
         return None

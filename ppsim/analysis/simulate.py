@@ -12,13 +12,13 @@ from ppsim.analysis.flow import Executed, Flow
 from ppsim.analysis.result import Result
 from ppsim.analysis.uncertainty import repeats
 from ppsim.config.experiment import Experiment
-from ppsim.config.notices import notices, what_saves_memory
+from ppsim.config.notices import notices, of_recomputation, what_saves_memory
 from ppsim.engine import Engine, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, Notice, PpsimError, shown
 from ppsim.metrics import chosen, scalars
 from ppsim.metrics.memory import too_much
-from ppsim.ops import NONE
+from ppsim.ops import NONE, Kind
 from ppsim.plan import Plan
 from ppsim.schedules import Problem, Schedule
 
@@ -34,6 +34,7 @@ def simulate(
     done = Flow().execute(_under(experiment, schedule), engine, watch)
     found = [
         *notices(done.experiment, done.problem),
+        *of_recomputation(done.experiment, done.plan.ops.index.has(Kind.R)),
         *done.plan.notices,
         *_unused(done.experiment, done.problem, done.plan),
         *_too_much(done),

@@ -89,17 +89,20 @@ def measured(trace: Path) -> MeasuredResult:
 def check(config: Config, set_: Set = None) -> None:
     """Show the resolved experiment: every default, every derived number, both forms of each unit; a model's terms."""
     from ppsim.config.load import load
-    from ppsim.config.notices import notices
+    from ppsim.config.notices import notices, of_recomputation
     from ppsim.config.resolved import text
     from ppsim.display.terms import lines
     from ppsim.schedules.from_file import FromFile
 
     experiment = load(config, set_ or ())
     problem, schedule = experiment.problem(), experiment.schedule
+    recomputed = False
     if isinstance(schedule, FromFile):  # an order that was written by hand
         from ppsim import plan
+        from ppsim.ops import Kind
 
-        plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
+        orders = plan.check(schedule.orders(problem), problem, schedule.label, schedule.place)
+        recomputed = orders.table.index.has(Kind.R)
     typer.echo(text(experiment), nl=False)
     if (name := experiment.runtime.transport) != "none":
         from ppsim.network import transport
@@ -113,7 +116,7 @@ def check(config: Config, set_: Set = None) -> None:
 
         for line in report(experiment):
             typer.echo(f"# partition: {line}")
-    found = list(notices(experiment, problem))
+    found = [*notices(experiment, problem), *of_recomputation(experiment, recomputed)]
     if schedule.alternative(problem.ranks, experiment.pipeline.microbatches) is not None:
         from ppsim.analysis.alternatives import alternative
 

@@ -135,11 +135,6 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
         for index, pair in enumerate(cluster.links if cluster is not None else ())
         if {pair.like, pair.bandwidth, pair.latency, pair.overhead} == {None}
     ]
-    idle += [
-        (f"costs.{key}", "nothing is recomputed")
-        for key in ("recompute", "stage_input")
-        if given is not None and pipeline.recompute == "none" and getattr(given, key) is not None
-    ]
     if runtime.eager_threshold and runtime.send != "rendezvous":
         idle.append(("runtime.eager_threshold", "it matters under send: rendezvous alone"))
     if runtime.transport == "none" and runtime.receives != (
@@ -154,6 +149,16 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
         idle.append(("costs.micro_batch_size", "pipeline.micro_batch_size is not given"))
     for key, why in idle:
         yield Notice("no_effect", key, f"has no effect: {why}")
+
+
+def of_recomputation(experiment: Experiment, listed: bool) -> Iterator[Notice]:
+    """What is said of recomputation where there is none: not by the config, nor ``listed`` by the order itself."""
+    given = experiment.costs if isinstance(experiment.costs, GivenCosts) else None
+    if given is None or experiment.pipeline.recompute != "none" or listed:
+        return
+    for key in ("recompute", "stage_input"):
+        if getattr(given, key) is not None:
+            yield Notice("no_effect", f"costs.{key}", "has no effect: nothing is recomputed")
 
 
 def _slips(experiment: Experiment) -> Iterator[Notice]:

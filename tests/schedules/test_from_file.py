@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import ppsim
 from ppsim import store
+from ppsim.analysis.limit import lines
+from ppsim.cli.app import app
 from ppsim.config import resolved
 from ppsim.ops import orderfile as dialects
 from ppsim.schedules.from_file import MAX_BYTES
@@ -239,3 +242,27 @@ def test_file_is_read_once(write: Write) -> None:
 def test_path_in_python_is_taken_as_it_is(write: Write) -> None:
     order = write(ONE_STEP).parent / "orders" / "mine.csv"
     assert experiment({"name": "file", "path": order}, 2, 2).schedule.files() == {order.name: order}
+
+
+@pytest.mark.parametrize(
+    ("order", "without_effect"),
+    [("0F0,0R0,0B0\n1F0,1R0,1B0\n", []), ("0F0,0B0\n1F0,1B0\n", ["costs.recompute", "costs.stage_input"])],
+)
+def test_an_order_may_list_its_own_recomputation(write: Write, order: str, without_effect: list[str]) -> None:
+    """Neither `run` nor `check` says that its costs have no effect, nor is 1F1B, which keeps more, named as the remedy."""
+    config = write(order)
+    settings = {
+        "pipeline.microbatches": 1,
+        "costs.recompute": "1 ms",
+        "costs.activation": "2 B",
+        "costs.stage_input": "1 B",
+    }
+    result = ppsim.simulate(ppsim.load(config, settings))
+    assert [notice.key for notice in result.notices if notice.code == "no_effect"] == without_effect
+    shown = CliRunner().invoke(
+        app, ["check", str(config), *(f"--set={key}={value}" for key, value in settings.items())]
+    )
+    assert [
+        key for key in ("costs.recompute", "costs.stage_input") if f"warning: {key}:" in shown.output
+    ] == without_effect
+    assert all("order (file)" not in line for line in lines(result))
