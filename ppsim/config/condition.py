@@ -48,6 +48,9 @@ class Condition:
             raise ValueError(f"{shown(text)} is not a condition; write one as in 'microbatches >= ranks'") from None
         self._holds = self._compiled(tree.body)
 
+    def __reduce__(self) -> tuple[type[Condition], tuple[str]]:
+        return type(self), (self.text,)
+
     def holds(self, value_of: Lookup) -> bool:
         """Whether the condition holds; ValueError where its values can't be compared."""
         return bool(self.value(value_of))

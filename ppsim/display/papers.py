@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim.display.console import table_of
 from ppsim.display.sweep import spinner
+from ppsim.papers.crew import reproduced
 from ppsim.papers.paper import Paper, named
-from ppsim.papers.report import summary
-from ppsim.papers.reproduce import Row, Table, reproduce
+from ppsim.papers.report import summary, tiers
+from ppsim.papers.reproduce import Row, Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -20,9 +21,9 @@ SHOWN = 40
 
 
 def watched(papers: Sequence[Paper]) -> list[Table]:
-    """Reproduce papers, with a line on stderr that says which figure is at work."""
+    """Reproduce papers, with a line on stderr that says what is at work."""
     with spinner("reproducing") as show:
-        return [table for paper in papers for table in reproduce(paper, show)]
+        return reproduced(papers, show)
 
 
 def tables(found: Sequence[Table], console: Console) -> None:
@@ -68,8 +69,18 @@ def _cells(row: Row) -> dict[str, Any]:
 def _summary(found: Sequence[Table], console: Console) -> None:
     console.print()
     table_of([_line(summary(table)) for table in found], console, tight=True)
+    console.print()
+    table_of([_tier(of) for of in tiers(found)], console, tight=True)
     targets, missed = sum(len(table.judged) for table in found), sum(len(table.missed) for table in found)
     console.print(f"{targets - missed} of {targets} targets met", markup=False)
+
+
+def _tier(of: dict[str, Any]) -> dict[str, Any]:
+    return {"tier": of["tier"], "met": f"{of['met']}/{of['targets']}", "mean": _part(of["mean_error"], "")}
+
+
+def _part(value: float | None, sign: str) -> str:
+    return "–" if value is None else f"{value:{sign}.2%}"
 
 
 def _line(of: dict[str, Any]) -> dict[str, Any]:
@@ -79,6 +90,6 @@ def _line(of: dict[str, Any]) -> dict[str, Any]:
         "kind": of["kind"],
         "within": of["tolerance"] or "–",
         "met": f"{of['met']}/{of['targets']}",
-        "mean": "–" if of["mean_error"] is None else f"{of['mean_error']:.2%}",
-        "worst": "–" if of["worst_error"] is None else f"{of['worst_error']:+.2%}",
+        "mean": _part(of["mean_error"], ""),
+        "worst": _part(of["worst_error"], "+"),
     }

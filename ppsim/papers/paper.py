@@ -103,8 +103,12 @@ class Figure(Model):
     """How it is judged."""
     tolerance: Annotated[Tolerance, BeforeValidator(_tolerance)] | None = None
     """How near is near enough."""
-    config: str
+    tier: str | None = None
+    """With which figures it is counted in the summary (default: those of its kind)."""
+    config: str | None = None
     """The experiment, a config beside the page."""
+    trace: str | None = None
+    """Or a measured run beside the page, of which its constants, its replay and its slowdown are taken."""
     rows: str | None = None
     """The CSV that holds the rows, where several figures share one (default: NAME.csv)."""
     where: Expression | None = None
@@ -140,6 +144,10 @@ class Figure(Model):
 
     @model_validator(mode="after")
     def _judged(self) -> Figure:
+        if (self.config is None) == (self.trace is None):
+            raise ValueError("a figure has a 'config' or a 'trace'")
+        if self.trace is not None and (self.set or self.less):
+            raise ValueError("'set' and 'less' change an experiment; a trace is as it was measured")
         if self.kind in ("exact", "measured", "fitted") and self.tolerance is None:
             raise ValueError(f"a figure of kind '{self.kind}' needs a tolerance")
         if (self.kind == "fitted") != (self.fit is not None):

@@ -6,8 +6,9 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
+from ppsim.papers.paper import Kind, named
 from ppsim.papers.reproduce import Row, Table
 
 COLUMNS = (
@@ -49,9 +50,11 @@ def _six(value: float | None) -> str:
 
 def summary(table: Table) -> dict[str, Any]:
     """One figure in a line: how many targets, how many are met, the mean and the worst error."""
+    fit = table.figure.fit
     return {
         "paper": table.paper,
         "figure": table.figure.name,
+        "tier": table.figure.tier or table.figure.kind,
         "what": table.figure.what,
         "kind": table.figure.kind,
         "tolerance": None if table.figure.tolerance is None else str(table.figure.tolerance),
@@ -60,14 +63,37 @@ def summary(table: Table) -> dict[str, Any]:
         "shown": len(table.rows) - len(table.judged),
         "mean_error": table.mean_error,
         "worst_error": table.worst_error,
+        "assumes": table.figure.assumes,
         "constants": [{"of": group, **constants} for group, constants in table.constants],
+        "constants_are": {} if fit is None else {name: constant.what for name, constant in fit.constants.items()},
     }
 
 
 def as_json(tables: Sequence[Table]) -> str:
-    """A summary and the rows of every figure."""
+    """A summary and the rows of every figure, and what each tier comes to."""
     found = [{**summary(table), "rows": [_plain(row) for row in table.rows]} for table in tables]
-    return json.dumps({"figures": found}, indent=2)
+    papers = [
+        {"paper": name, "title": paper.title, "source": paper.source, "assumes": paper.assumes}
+        for name in dict.fromkeys(table.paper for table in tables)
+        for paper in (named(name),)
+    ]
+    return json.dumps({"papers": papers, "figures": found, "tiers": tiers(tables)}, indent=2)
+
+
+def tiers(tables: Sequence[Table]) -> list[dict[str, Any]]:
+    """Targets, how many are met, and the mean of all errors, for each kind of figure or tier of its own."""
+    found: dict[str, list[Table]] = {kind: [] for kind in get_args(Kind) if kind != "shown"}
+    for table in tables:
+        if table.figure.kind != "shown":
+            found.setdefault(table.figure.tier or table.figure.kind, []).append(table)
+    out = []
+    for tier, of in found.items():
+        errors = [abs(error) for table in of for error in table.errors]
+        if targets := sum(len(table.judged) for table in of):
+            met = targets - sum(len(table.missed) for table in of)
+            mean = sum(errors) / len(errors) if errors else None
+            out.append({"tier": tier, "targets": targets, "met": met, "mean_error": mean})
+    return out
 
 
 def _plain(row: Row) -> dict[str, Any]:

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
-from ppsim.analysis.result import Result
-from ppsim.analysis.simulate import simulate
-from ppsim.config.load import load
 from ppsim.errors import PpsimError
 from ppsim.papers.paper import Figure, Paper, rows_of
-from ppsim.papers.values import value_of
-
-Values = Mapping[str, Any]
+from ppsim.papers.runs import Runs, Values
 
 
 @dataclass(frozen=True)
@@ -58,25 +53,26 @@ class Table:
 
     @property
     def mean_error(self) -> float | None:
-        """Mean of the absolute relative errors of the targets."""
-        errors = [abs(error) for error in self._errors()]
+        """The mean of the absolute relative errors of the targets."""
+        errors = [abs(error) for error in self.errors]
         return sum(errors) / len(errors) if errors else None
 
     @property
     def worst_error(self) -> float | None:
         """The relative error of the target that is farthest off."""
-        errors = self._errors()
+        errors = self.errors
         return max(errors, key=abs) if errors else None
 
-    def _errors(self) -> list[float]:
-        """Of the targets; an order has none."""
+    @property
+    def errors(self) -> list[float]:
+        """The relative errors of the targets; an order has none."""
         judged = [] if self.figure.kind == "order" else self.judged
         return [row.error for row in judged if row.error is not None]
 
 
 def reproduce(paper: Paper, watch: Callable[[str], None] = lambda _: None) -> list[Table]:
     """Every figure of a paper; ``watch`` is told which one is at work."""
-    runs = _Runs(paper)
+    runs = Runs(paper)
     tables = []
     for figure in paper.figures:
         watch(f"{paper.folder.name}: {figure.name}")
@@ -84,41 +80,7 @@ def reproduce(paper: Paper, watch: Callable[[str], None] = lambda _: None) -> li
     return tables
 
 
-@dataclass
-class _Runs:
-    """Results by what they were made of: figures of one paper often share their runs."""
-
-    paper: Paper
-    _made: dict[tuple[str, tuple[str, ...]], Result | PpsimError] = field(default_factory=dict)
-
-    def value(self, figure: Figure, row: Values) -> float:
-        """The simulated value of a row. Raises PpsimError where there is no run."""
-        value = _simulated(figure, row, self.result(figure, figure.set, row))
-        if figure.less:
-            value -= _simulated(figure, row, self.result(figure, {**figure.set, **figure.less}, row))
-        return value
-
-    def result(self, figure: Figure, settings: Mapping[str, str], row: Values) -> Result:
-        """A run of a row. Raises PpsimError where there is none."""
-        changes = [f"{key}={_filled(text, row)}" for key, text in settings.items()]
-        key = figure.config, tuple(changes)
-        if key not in self._made:
-            try:
-                self._made[key] = simulate(load(self.paper.folder / figure.config, changes))
-            except PpsimError as error:
-                self._made[key] = error
-        found = self._made[key]
-        if isinstance(found, PpsimError):
-            raise found
-        return found
-
-
-def _filled(text: str, row: Values) -> str:
-    """A setting's text with the row's values in it."""
-    return text.format_map({key: float(value) if isinstance(value, Fraction) else value for key, value in row.items()})
-
-
-def _table(paper: Paper, figure: Figure, runs: _Runs) -> Table:
+def _table(paper: Paper, figure: Figure, runs: Runs) -> Table:
     rows = [dict(row) for row in rows_of(paper, figure)]
     constants: tuple[tuple[str, dict[str, float]], ...] = ()
     if figure.fit is not None:
@@ -138,19 +100,12 @@ Pair = tuple[float, float | None, str]
 """Published, simulated (None: no run), and why there is none."""
 
 
-def _pair(figure: Figure, row: dict[str, Any], runs: _Runs) -> Pair:
+def _pair(figure: Figure, row: dict[str, Any], runs: Runs) -> Pair:
     published = float(figure.published.value(row.__getitem__))
     try:
         return published, runs.value(figure, row), ""
     except PpsimError as error:
         return published, None, str(error).partition("\n")[0]
-
-
-def _simulated(figure: Figure, row: Values, result: Result) -> float:
-    def lookup(name: str) -> Any:
-        return row[name] if name in row else value_of(result, name)
-
-    return float(figure.simulated.value(lookup))
 
 
 def _relative(figure: Figure, rows: Sequence[Values], values: list[Pair]) -> list[Pair]:
@@ -214,7 +169,7 @@ def _ordered(figure: Figure, rows: Sequence[Row]) -> Iterator[Row]:
         yield replace(row, judged=place in judged, met=met, note=note)
 
 
-def _fitted(figure: Figure, rows: list[dict[str, Any]], runs: _Runs) -> Iterator[tuple[str, dict[str, float]]]:
+def _fitted(figure: Figure, rows: list[dict[str, Any]], runs: Runs) -> Iterator[tuple[str, dict[str, float]]]:
     """Fit the constants, anew for each group, and write them into the rows of that group."""
     fit = figure.fit
     if fit is None:
@@ -230,7 +185,7 @@ def _fitted(figure: Figure, rows: list[dict[str, Any]], runs: _Runs) -> Iterator
         yield ", ".join(f"{name} {value}" for name, value in zip(fit.each, group, strict=True)), constants
 
 
-def _solved(figure: Figure, on: list[dict[str, Any]], runs: _Runs) -> dict[str, float]:
+def _solved(figure: Figure, on: list[dict[str, Any]], runs: Runs) -> dict[str, float]:
     """The constants with the least squares of relative errors over these rows."""
     from scipy.optimize import least_squares
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ppsim.analysis.result import Result
 from ppsim.errors import ConfigError, did_you_mean
+
+if TYPE_CHECKING:
+    from ppsim.analysis.measured.fit import Fit
 
 
 def value_of(result: Result, name: str) -> Any:
@@ -44,6 +48,43 @@ def value_of(result: Result, name: str) -> Any:
     except (KeyError, IndexError, TypeError, ValueError):
         hint = did_you_mean(head, summary)
         raise ConfigError(f"'{name}' is no figure of the run that is known{hint}") from None
+
+
+OF_STEP = ("measured_s", "replay_s", "replay_with_overhead_s", "no_launch_gaps_s")
+
+
+def of_trace(found: Fit, name: str, row: Mapping[str, Any]) -> float:
+    """A figure of a fitted trace by its name.
+
+    Of the step that the row's ``step`` names, from its first op's start to its last one's end: ``measured_s``;
+    ``replay_s``, with every op's own time; ``replay_with_overhead_s``, with the fitted gap before each op, too;
+    ``no_launch_gaps_s``, as the what-if of stragglers has it. Of the median step: ``fitted_s``, from constants alone,
+    and ``median_s``, as it was measured. Of the whole run ``slowdown``; ``ideal_s``, the step in which every op takes
+    what is usual for its kind; and ``factor`` of the stage, kind or data_parallel rank that the row's ``part`` and
+    ``of`` name. Raises ConfigError for anything else.
+    """
+    try:
+        if name in OF_STEP:
+            place = found.lanes.steps.index(int(row["step"]))
+            if name == "no_launch_gaps_s":
+                return found.slowdown.steps_s[place]
+            series = {
+                "measured_s": lambda: found.lanes.span,
+                "replay_s": lambda: found.replayed,
+                "replay_with_overhead_s": lambda: found.with_overhead,
+            }
+            return float(series[name]()[place]) / 1e9
+        if name == "factor":
+            return found.slowdown.factors()[row["of"]][str(row["part"])]
+        whole = {
+            "median_s": lambda: found.measured_ns / 1e9,
+            "fitted_s": lambda: found.fitted_ns / 1e9,
+            "slowdown": lambda: found.slowdown.slowdown,
+            "ideal_s": lambda: found.slowdown.ideal_s,
+        }
+        return whole[name]()
+    except (KeyError, ValueError):
+        raise ConfigError(f"'{name}' is no figure of the trace, or its row names no step or part of it") from None
 
 
 def _in(table: Any, path: str) -> Any:
