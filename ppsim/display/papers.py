@@ -45,7 +45,8 @@ def _figure(table: Table, console: Console) -> None:
         console.print(f"assumed: {assumption}", markup=False, soft_wrap=True)
     for group, constants in table.constants:
         said = ", ".join(f"{key} = {value:.4g}" for key, value in constants.items())
-        console.print(f"fitted{f' for {group}' if group else ''}: {said}", markup=False, soft_wrap=True)
+        where = f" to {figure.constants_of}" if figure.constants_of else ""
+        console.print(f"fitted{where}{f' for {group}' if group else ''}: {said}", markup=False, soft_wrap=True)
     rows = list(table.rows)
     if len(rows) > SHOWN:
         rows = sorted(rows, key=lambda row: -abs(row.error or 0))[:SHOWN]

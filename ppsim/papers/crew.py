@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from ppsim.papers.paper import Paper, read, rows_of
 from ppsim.papers.reproduce import Table, reproduce
+
+ENVIRONMENT: Any = {
+    **dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1"),
+    "LOKY_MAX_MEMORY_LEAK_SIZE": "1e12",  # a paper's runs are kept until it is done: no leak
+}
+"""Of a worker, which keeps to one core."""
 
 
 def reproduced(papers: Sequence[Paper], watch: Callable[[str], None] = lambda _: None) -> list[Table]:
@@ -18,8 +25,7 @@ def reproduced(papers: Sequence[Paper], watch: Callable[[str], None] = lambda _:
     if width < 2:
         return [table for paper in papers for table in reproduce(paper, watch)]
     watch(", ".join(paper.folder.name for paper in papers))
-    one: Any = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-    pool = ProcessPoolExecutor(width, env=one)
+    pool = ProcessPoolExecutor(width, initializer=_begin, env=ENVIRONMENT)
     try:
         # The longest first, so that none is left alone at the end.
         works = {paper.folder: pool.submit(_tables, paper.folder) for paper in sorted(papers, key=_size, reverse=True)}
@@ -31,6 +37,11 @@ def reproduced(papers: Sequence[Paper], watch: Callable[[str], None] = lambda _:
 def _size(paper: Paper) -> int:
     """How long it takes, about: by its rows."""
     return sum(len(rows_of(paper, figure)) for figure in paper.figures)
+
+
+def _begin() -> None:
+    """Leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _tables(folder: Path) -> list[Table]:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from ppsim import _textfile as textfile
 from ppsim._model import Model
 from ppsim.config import yamlfile
 from ppsim.config.condition import Condition
@@ -20,6 +21,8 @@ Kind = Literal["exact", "measured", "fitted", "order", "shown"]
 """How a figure is judged: follows from stated rules; measured, all inputs known; measured, with constants fitted on
 named rows and judged on the others; its order alone; or not at all, only shown."""
 PAGE = "paper.yaml"
+LARGEST = 16 << 20
+"""The most bytes that a figure's rows may have."""
 
 
 def _condition(value: object) -> object:
@@ -133,6 +136,8 @@ class Figure(Model):
     """Of an order: published values that differ by a smaller part are taken for equal."""
     fit: Fit | None = None
     """Constants that are fitted."""
+    constants_of: str | None = None
+    """An earlier figure of the paper, whose fitted constants hold here, too."""
     misses: list[Miss] = Field([])
     """Known misses, with their reasons."""
     label: list[str] = Field([])
@@ -150,8 +155,10 @@ class Figure(Model):
             raise ValueError("'set' and 'less' change an experiment; a trace is as it was measured")
         if self.kind in ("exact", "measured", "fitted") and self.tolerance is None:
             raise ValueError(f"a figure of kind '{self.kind}' needs a tolerance")
-        if (self.kind == "fitted") != (self.fit is not None):
+        if (self.kind == "fitted") != (self.fit is not None) and self.constants_of is None:
             raise ValueError("'fit' belongs to the kind 'fitted', and to no other")
+        if self.fit is not None and self.constants_of is not None:
+            raise ValueError("constants are fitted here ('fit') or elsewhere ('constants_of')")
         return self
 
 
@@ -168,6 +175,15 @@ class Paper(Model):
     """What holds for all of them and isn't in the paper."""
     folder: Path
     """Where its page lies."""
+
+    @model_validator(mode="after")
+    def _fitted_before(self) -> Paper:
+        fitted: set[str] = set()
+        for figure in self.figures:
+            if figure.constants_of is not None and figure.constants_of not in fitted:
+                raise ValueError(f"{figure.name}: 'constants_of' names no figure before it that has a 'fit'")
+            fitted |= {figure.name} if figure.fit is not None else set()
+        return self
 
 
 def read(folder: Path) -> Paper:
@@ -200,10 +216,12 @@ def named(name: str) -> Paper:
 
 
 def rows_of(paper: Paper, figure: Figure) -> list[dict[str, str | int | Fraction]]:
-    """The published rows: numbers as numbers, all else as text. Lines that start with # say where they are from."""
+    """The published rows: numbers as numbers, all else as text. Lines that start with # say where they are from.
+
+    Raises ConfigError where the file can't be read.
+    """
     path = paper.folder / (figure.rows or f"{figure.name}.csv")
-    with path.open(encoding="utf-8", newline="") as file:
-        lines = [line for line in file if not line.startswith("#")]
+    lines = [line for line in textfile.read(path, "a figure's rows", LARGEST).splitlines() if not line.startswith("#")]
     found = [{key: _value(cell or "") for key, cell in row.items()} for row in csv.DictReader(lines)]
     return [row for row in found if figure.where is None or figure.where.holds(row.__getitem__)]
 

@@ -64,6 +64,7 @@ def summary(table: Table) -> dict[str, Any]:
         "mean_error": table.mean_error,
         "worst_error": table.worst_error,
         "assumes": table.figure.assumes,
+        "constants_of": table.figure.constants_of,
         "constants": [{"of": group, **constants} for group, constants in table.constants],
         "constants_are": {} if fit is None else {name: constant.what for name, constant in fit.constants.items()},
     }

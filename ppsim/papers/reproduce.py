@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import Any
 
 from ppsim.errors import PpsimError
-from ppsim.papers.paper import Figure, Paper, rows_of
+from ppsim.papers.paper import Figure, Fit, Paper, rows_of
 from ppsim.papers.runs import Runs, Values
 
 
@@ -73,18 +73,23 @@ class Table:
 def reproduce(paper: Paper, watch: Callable[[str], None] = lambda _: None) -> list[Table]:
     """Every figure of a paper; ``watch`` is told which one is at work."""
     runs = Runs(paper)
-    tables = []
+    tables: dict[str, Table] = {}
     for figure in paper.figures:
         watch(f"{paper.folder.name}: {figure.name}")
-        tables.append(_table(paper, figure, runs))
-    return tables
+        tables[figure.name] = _table(paper, figure, runs, tables.get(figure.constants_of or ""))
+    return list(tables.values())
 
 
-def _table(paper: Paper, figure: Figure, runs: Runs) -> Table:
+def _table(paper: Paper, figure: Figure, runs: Runs, fitted: Table | None) -> Table:
+    """``fitted``: the figure whose constants hold here, too."""
     rows = [dict(row) for row in rows_of(paper, figure)]
     constants: tuple[tuple[str, dict[str, float]], ...] = ()
     if figure.fit is not None:
-        constants = tuple(_fitted(figure, rows, runs))
+        constants = tuple(_fitted(figure.fit, figure, rows, runs))
+    elif fitted is not None and fitted.figure.fit is not None:
+        constants = fitted.constants
+        for row in rows:
+            row.update(dict(constants).get(_name(fitted.figure.fit, _group(fitted.figure.fit.each, row)), {}))
     for row in rows:
         for name, expression in figure.derive.items():
             row[name] = expression.value(row.__getitem__)
@@ -169,28 +174,30 @@ def _ordered(figure: Figure, rows: Sequence[Row]) -> Iterator[Row]:
         yield replace(row, judged=place in judged, met=met, note=note)
 
 
-def _fitted(figure: Figure, rows: list[dict[str, Any]], runs: Runs) -> Iterator[tuple[str, dict[str, float]]]:
+def _fitted(fit: Fit, figure: Figure, rows: list[dict[str, Any]], runs: Runs) -> Iterator[tuple[str, dict[str, float]]]:
     """Fit the constants, anew for each group, and write them into the rows of that group."""
-    fit = figure.fit
-    if fit is None:
-        return
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault(_group(fit.each, row), []).append(row)
     for group, members in groups.items():
         on = [row for row in members if fit.rows.holds(row.__getitem__)]
-        constants = _solved(figure, on, runs) if on else {}
+        constants = _solved(fit, figure, on, runs) if on else {}
         for row in members:
             row.update(constants)
-        yield ", ".join(f"{name} {value}" for name, value in zip(fit.each, group, strict=True)), constants
+        yield _name(fit, group), constants
 
 
-def _solved(figure: Figure, on: list[dict[str, Any]], runs: Runs) -> dict[str, float]:
+def _name(fit: Fit, group: tuple[str, ...]) -> str:
+    """What a group of rows with constants of their own is called."""
+    return ", ".join(f"{name} {value}" for name, value in zip(fit.each, group, strict=True))
+
+
+def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> dict[str, float]:
     """The constants with the least squares of relative errors over these rows."""
     from scipy.optimize import least_squares
 
-    names = list(figure.fit.constants) if figure.fit is not None else []
-    starts = [figure.fit.constants[name].start for name in names] if figure.fit is not None else []
+    names = list(fit.constants)
+    starts = [constant.start for constant in fit.constants.values()]
 
     def at(logs: Sequence[float]) -> dict[str, float]:
         return {name: start * 2 ** (float(log) - 1) for name, start, log in zip(names, starts, logs, strict=True)}
