@@ -82,7 +82,7 @@ def reproduce(paper: Paper, watch: Callable[[str], None] = lambda _: None) -> li
 
 def _table(paper: Paper, figure: Figure, runs: Runs, fitted: Table | None) -> Table:
     """``fitted``: the figure whose constants hold here, too."""
-    rows = [dict(row) for row in rows_of(paper, figure)]
+    rows: list[dict[str, Any]] = [dict(row) for row in rows_of(paper, figure)]
     constants: tuple[tuple[str, dict[str, float]], ...] = ()
     if figure.fit is not None:
         constants = tuple(_fitted(figure.fit, figure, rows, runs))

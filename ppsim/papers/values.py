@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ppsim.analysis.result import Result
@@ -50,7 +50,18 @@ def value_of(result: Result, name: str) -> Any:
         raise ConfigError(f"'{name}' is no figure of the run that is known{hint}") from None
 
 
-OF_STEP = ("measured_s", "replay_s", "replay_with_overhead_s", "no_launch_gaps_s")
+_OF_STEP: dict[str, Callable[[Fit, int], float]] = {
+    "measured_s": lambda found, place: float(found.lanes.span[place]) / 1e9,
+    "replay_s": lambda found, place: float(found.replayed[place]) / 1e9,
+    "replay_with_overhead_s": lambda found, place: float(found.with_overhead[place]) / 1e9,
+    "no_launch_gaps_s": lambda found, place: found.slowdown.steps_s[place],
+}
+_OF_RUN: dict[str, Callable[[Fit], float]] = {
+    "median_s": lambda found: found.measured_ns / 1e9,
+    "fitted_s": lambda found: found.fitted_ns / 1e9,
+    "slowdown": lambda found: found.slowdown.slowdown,
+    "ideal_s": lambda found: found.slowdown.ideal_s,
+}
 
 
 def of_trace(found: Fit, name: str, row: Mapping[str, Any]) -> float:
@@ -64,25 +75,13 @@ def of_trace(found: Fit, name: str, row: Mapping[str, Any]) -> float:
     ``of`` name. Raises ConfigError for anything else.
     """
     try:
-        if name in OF_STEP:
-            place = found.lanes.steps.index(int(row["step"]))
-            if name == "no_launch_gaps_s":
-                return found.slowdown.steps_s[place]
-            series = {
-                "measured_s": lambda: found.lanes.span,
-                "replay_s": lambda: found.replayed,
-                "replay_with_overhead_s": lambda: found.with_overhead,
-            }
-            return float(series[name]()[place]) / 1e9
         if name == "factor":
             return found.slowdown.factors()[row["of"]][str(row["part"])]
-        whole = {
-            "median_s": lambda: found.measured_ns / 1e9,
-            "fitted_s": lambda: found.fitted_ns / 1e9,
-            "slowdown": lambda: found.slowdown.slowdown,
-            "ideal_s": lambda: found.slowdown.ideal_s,
-        }
-        return whole[name]()
+        return (
+            _OF_STEP[name](found, found.lanes.steps.index(int(row["step"])))
+            if name in _OF_STEP
+            else _OF_RUN[name](found)
+        )
     except (KeyError, ValueError):
         raise ConfigError(f"'{name}' is no figure of the trace, or its row names no step or part of it") from None
 

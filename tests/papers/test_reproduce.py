@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 import ppsim
-from ppsim.papers.paper import known, named, read
+from ppsim.papers.crew import reproduced
+from ppsim.papers.paper import known, named, read, rows_of
+from ppsim.papers.report import as_csv, tiers
 from ppsim.papers.reproduce import reproduce
 
 CONFIG = """\
@@ -36,6 +38,7 @@ figures:
 
 
 def _paper(folder: Path, rows: str, kind: str = "measured", tolerance: str = "2 %", more: str = "") -> Path:
+    folder.mkdir(exist_ok=True)
     (folder / "x.yaml").write_text(CONFIG, encoding="utf-8")
     (folder / "table1.csv").write_text(rows, encoding="utf-8")
     (folder / "paper.yaml").write_text(PAGE.format(kind=kind, tolerance=tolerance) + more, encoding="utf-8")
@@ -88,6 +91,54 @@ def test_a_constant_is_fitted_on_named_rows_and_judged_on_the_others(tmp_path: P
     ((_, constants),) = table.constants
     assert constants["f_ms"] == pytest.approx(2.0, rel=1e-4)
     assert [(row.judged, row.met) for row in table.rows] == [(False, None), (True, True)]
+
+
+def test_constants_of_another_figure(tmp_path: Path) -> None:
+    """F = 2 ms on p = 2, where 5 · (F + 2) = 20 ms; so 8 · (2 + 2) = 32 ms on p = 5, in another table."""
+    pytest.importorskip("scipy")
+    more = '    fit: {constants: {f_ms: {start: 1, what: "ms of a forward"}}, rows: "p == 2"}\n'
+    folder = _paper(tmp_path, "p,took_ms\n2,20\n", kind="fitted", more=more)
+    (folder / "table2.csv").write_text("p,took_ms\n5,32\n", encoding="utf-8")
+    page = (folder / "paper.yaml").read_text("utf-8").replace('"{p}"', '"{p}", costs.forward: "{f_ms} ms"')
+    head, _, figure = page.partition("  - name: table1")
+    again = figure.replace(more, "    constants_of: table1\n")
+    (folder / "paper.yaml").write_text(f"{head}  - name: table1{figure}  - name: table2{again}", encoding="utf-8")
+    _, table = reproduce(read(folder))
+    assert [(row.simulated, row.judged, row.met) for row in table.rows] == [(pytest.approx(32.0, rel=1e-4), True, True)]
+    assert table.constants[0][1]["f_ms"] == pytest.approx(2.0, rel=1e-4)
+
+
+def test_constants_of_a_figure_that_fits_none_is_a_mistake(tmp_path: Path) -> None:
+    folder = _paper(tmp_path, "p,took_ms\n2,20\n", more="    constants_of: table0\n")
+    with pytest.raises(ppsim.ConfigError, match="names no figure before it that has a 'fit'"):
+        read(folder)
+
+
+def test_a_trace_is_set_beside_its_replay(tmp_path: Path) -> None:
+    """1F1B of 1 + 2 ms on two ranks, four microbatches: (4 + 1) · 3 = 15 ms, also from its own trace."""
+    (tmp_path / "x.yaml").write_text(CONFIG.replace("gpipe", "1f1b"), encoding="utf-8")
+    done = call(tmp_path, "run", "x.yaml", "--no-plots")
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "table1.csv").write_text("step,took_ms\n0,15\n", encoding="utf-8")
+    page = PAGE.format(kind="exact", tolerance="0.001").replace("config: x.yaml", "trace: results/x/tasks.csv")
+    page = page.replace('    set: {pipeline.ranks: "{p}"}\n', "").replace("step_time_s", "replay_s")
+    (tmp_path / "paper.yaml").write_text(page, encoding="utf-8")
+    (table,) = reproduce(read(tmp_path))
+    assert [(row.simulated, row.met) for row in table.rows] == [(pytest.approx(15.0), True)]
+
+
+def test_papers_side_by_side_say_what_each_says_alone(tmp_path: Path) -> None:
+    folders = [_paper(tmp_path / name, f"p,took_ms\n{p},{took}\n") for name, p, took in (("a", 2, 15), ("b", 3, 18))]
+    papers = [read(folder) for folder in folders]
+    assert as_csv(reproduced(papers)) == as_csv([table for paper in papers for table in reproduce(paper)])
+
+
+def test_a_tier_counts_its_own_figures(tmp_path: Path) -> None:
+    """15.2 for 15: 1.3 % off; 20 for 18: 10 % off, missed."""
+    tables = reproduce(read(_paper(tmp_path, "p,took_ms\n2,15.2\n3,20\n", more="    tier: mine\n")))
+    (of,) = tiers(tables)
+    assert (of["tier"], of["met"], of["targets"]) == ("mine", 1, 2)
+    assert of["mean_error"] == pytest.approx((0.2 / 15.2 + 2 / 20) / 2)
 
 
 def test_an_order_is_missed_by_the_rows_that_change_places(tmp_path: Path) -> None:
@@ -144,4 +195,5 @@ def test_every_target_is_met_or_known_to_miss(tmp_path: Path) -> None:
 def test_every_page_can_be_read() -> None:
     for name in known():
         paper = named(name)
-        assert all((paper.folder / figure.config).is_file() for figure in paper.figures), name
+        assert all((paper.folder / (figure.config or figure.trace or "")).exists() for figure in paper.figures), name
+        assert all(rows_of(paper, figure) for figure in paper.figures), name
