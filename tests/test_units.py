@@ -8,7 +8,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-import jsonschema
 import numpy as np
 import pint
 import pytest
@@ -332,6 +331,7 @@ def test_every_mistake_is_reported_with_its_key() -> None:
     }
 
 
+@pytest.mark.slow  # importing jsonschema takes seconds where its formats' grammars are installed
 @pytest.mark.parametrize(
     ("key", "value", "legal"),
     [
@@ -352,6 +352,8 @@ def test_every_mistake_is_reported_with_its_key() -> None:
 )
 def test_the_json_schema_knows_units(key: str, value: Any, legal: bool) -> None:
     """What an editor says of a value by the schema is what ppsim says of it."""
+    import jsonschema
+
     valid = jsonschema.Draft202012Validator(Settings.model_json_schema(mode="serialization")).is_valid({key: value})
     assert valid is legal
     try:

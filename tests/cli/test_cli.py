@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
 import numpy as np
 import pytest
 from ruamel.yaml import YAML
@@ -170,8 +169,11 @@ def test_check_shows_every_default_and_reads_back(config: Path) -> None:
     assert call("check", "again.yaml", cwd=config.parent).stdout == done.stdout
 
 
+@pytest.mark.slow  # importing jsonschema takes seconds where its formats' grammars are installed
 def test_schema_accepts_the_shipped_configs(tmp_path: Path) -> None:
     """Shorthands included, and it refuses a misspelt key."""
+    import jsonschema
+
     schema = json.loads(call("schema", cwd=tmp_path).stdout)
     validator = jsonschema.Draft202012Validator(schema)
     yaml = YAML(typ="safe", pure=True)

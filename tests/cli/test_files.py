@@ -10,9 +10,9 @@ from tests.cli.test_cli import BASE, call
 
 SWEEP = "sweep: {grid: {pipeline.microbatches: [4, 8]}}\n"
 OUTPUTS = [
-    ("plot", "x.yaml", "-o"),
+    pytest.param(("plot", "x.yaml", "-o"), marks=pytest.mark.slow),
     ("export", "x.yaml", "--format", "torch-csv", "-o"),
-    ("compare", "x.yaml", "--schedules", "gpipe,1f1b", "-o"),
+    pytest.param(("compare", "x.yaml", "--schedules", "gpipe,1f1b", "-o"), marks=pytest.mark.slow),
     ("compare", "x.yaml", "--schedules", "gpipe,1f1b", "--parts"),
 ]
 

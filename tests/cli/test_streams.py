@@ -21,7 +21,9 @@ def printed(encoding: str, *arguments: str | Path) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode(encoding), done.stderr.decode(encoding)
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "cp437", "utf-8"])
+@pytest.mark.parametrize(
+    "encoding", ["latin-1", *(pytest.param(name, marks=pytest.mark.slow) for name in ("cp1252", "cp437", "utf-8"))]
+)
 def test_text_in_any_encoding(encoding: str) -> None:
     """80 GB is about 74.5 GiB: '≈' is in CP 437, in the others of one byte it isn't."""
     code, out, _ = printed(encoding, "check", QUICKSTART)
@@ -34,7 +36,15 @@ def test_text_in_any_encoding(encoding: str) -> None:
     assert "Traceback" not in error
 
 
-@pytest.mark.parametrize("arguments", [("run", "--no-files"), ("check",), ("explain", "--op", "0B0")], ids=str)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--no-files"),
+        pytest.param(("check",), marks=pytest.mark.slow),
+        pytest.param(("explain", "--op", "0B0"), marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
 def test_what_is_printed_in_latin_1(arguments: tuple[str, ...]) -> None:
     """The same lines as in UTF-8, but for the characters that aren't there."""
     command, *options = arguments

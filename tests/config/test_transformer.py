@@ -257,6 +257,7 @@ def test_the_schema_knows_both_kinds_of_costs() -> None:
     assert len(kinds.get("oneOf", kinds.get("anyOf", []))) >= 2
 
 
+@pytest.mark.slow
 def test_a_sweep_varies_how_a_model_is_cut(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text(CONFIG + "sweep:\n  grid: {costs.tensor_parallel: [1, 2, 4]}\n")

@@ -11,7 +11,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -479,13 +478,23 @@ def test_what_is_no_path_is_no_config() -> None:
         load(3)  # type: ignore[arg-type]
 
 
+OWN = "x-costs: &c {forward: 1 ms, backward: 2 ms}\nschedule: 1f1b\npipeline: {ranks: 2, microbatches: 2}\n"
+
+
+@pytest.mark.slow  # importing jsonschema takes seconds where its formats' grammars are installed
+def test_the_schema_lets_keys_of_ones_own_stand(file: Path) -> None:
+    import jsonschema
+
+    file.write_text(f"{OWN}costs: *c\n")
+    assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(read_plain(file))) == []
+
+
 def test_keys_of_ones_own_at_the_top(file: Path) -> None:
     """``x-…`` holds what settings take up by their aliases; elsewhere, and with another name, it is a mistake."""
-    own = "x-costs: &c {forward: 1 ms, backward: 2 ms}\nschedule: 1f1b\npipeline: {ranks: 2, microbatches: 2}\n"
+    own = OWN
     file.write_text(f"{own}costs: *c\n")
     experiment = load(file)
     assert (experiment.costs.forward, experiment.name) == (Fraction(1, 1000), "x")
-    assert list(jsonschema.Draft202012Validator(json_schema()).iter_errors(read_plain(file))) == []
     for wrong, message in [
         (f"{own}costs: {{forward: 1 ms, backward: 2 ms, x-note: a}}\n", "costs.x-note: unknown key"),
         (f"{own}costs: *c\nxcosts: 1\n", "xcosts: unknown key"),

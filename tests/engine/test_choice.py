@@ -97,6 +97,7 @@ def test_code_without_a_file_is_compiled_all_the_same() -> None:
     assert compiled(made["double"])(21) == 42
 
 
+@pytest.mark.slow
 def test_the_run_decides_what_is_compiled_not_what_is_loaded() -> None:
     """SimPy's run of a search, its metrics and its files compile nothing, be Numba loaded; nor do they load it."""
     pytest.importorskip("numba", reason="Numba is not installed")

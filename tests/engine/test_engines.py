@@ -20,8 +20,8 @@ from tests.engine.strategies import plans
 from tests.simulated import simulate
 
 compiled = pytest.importorskip("ppsim.engine.compiled", reason="Numba is not installed")
-SOME = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
-MANY = settings(SOME, max_examples=300)
+SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+MANY = settings(SOME, max_examples=120)
 THOUSANDS = settings(SOME, max_examples=3000)
 Answer = list[list[int]] | str
 

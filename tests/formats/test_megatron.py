@@ -620,7 +620,7 @@ BITS = (
 )  # fmt: skip
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.lists(st.sampled_from(BITS) | st.text(max_size=5), max_size=40).map(" ".join) | st.text())
 def test_no_text_is_a_traceback(text: str) -> None:
     """An experiment that loads, or an error that says something on every line."""

@@ -191,14 +191,14 @@ def test_flights(schedule: Any, p: int, m: int, expected: int, reason: str, late
 
 
 @given(cases())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_gapless(case: Case) -> None:
     run = case.run()
     check_gapless(run, run.once(critical_path))
 
 
 @given(cases(ports=False))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_flights_are_the_slope_of_the_makespan(case: Case) -> None:
     """Without ports all times are sums and maxima, so the makespan is convex and piecewise linear in the latency.
 

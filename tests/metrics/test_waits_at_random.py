@@ -30,7 +30,7 @@ def merged(run: Run, rank: int) -> Iterator[tuple[int, int, str]]:
 
 
 @given(cases())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_every_instant_has_the_cause_of_the_rules(case: Case) -> None:
     run = case.run()
     instants = Instants(run, case.fused)
@@ -41,7 +41,7 @@ def test_every_instant_has_the_cause_of_the_rules(case: Case) -> None:
 
 
 @given(cases())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_holds_for_any_run(case: Case) -> None:
     run = case.run()
     found = waits.segments(run)

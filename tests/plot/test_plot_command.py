@@ -18,6 +18,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", STARTS)
 def test_a_format_for_a_column_of_a_paper(kind: str, folder: Path) -> None:
     done = call("plot", "x.yaml", "--format", kind, "--size", "paper", cwd=folder)
@@ -34,11 +35,13 @@ def test_a_format_for_a_column_of_a_paper(kind: str, folder: Path) -> None:
     ("arguments", "file", "start"),
     [
         (("-o", "a.pdf"), "a.pdf", "pdf"),  # the ending says it
-        (("--format", "svg", "-o", "picture"), "picture", "svg"),  # what is said goes first
-        (("--kind", "memory", "--ranks", "0-1"), "x-memory.png", "png"),
-        (("--kind", "peaks"), "x-peaks.png", "png"),
+        pytest.param(
+            ("--format", "svg", "-o", "picture"), "picture", "svg", marks=pytest.mark.slow
+        ),  # what is said goes first
+        pytest.param(("--kind", "memory", "--ranks", "0-1"), "x-memory.png", "png", marks=pytest.mark.slow),
+        pytest.param(("--kind", "peaks"), "x-peaks.png", "png", marks=pytest.mark.slow),
         (("--kind", "split"), "x-split.png", "png"),
-        (("--window", "5 ms", "0.1 s", "--ranks", "1,0"), "x-gantt.png", "png"),
+        pytest.param(("--window", "5 ms", "0.1 s", "--ranks", "1,0"), "x-gantt.png", "png", marks=pytest.mark.slow),
     ],
 )
 def test_where_it_goes_and_as_what(arguments: tuple[str, ...], file: str, start: str, folder: Path) -> None:

@@ -63,6 +63,7 @@ def test_the_users_settings_change_nothing_and_are_not_changed(tmp_path):
     assert (tmp_path / "plain.png").read_bytes() == (tmp_path / "own.png").read_bytes()
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_only_when_something_is_drawn_and_pyplot_never():
     code = """
 import sys, ppsim.plot

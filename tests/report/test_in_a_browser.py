@@ -15,6 +15,7 @@ from ppsim.ops import Kind
 from tests.report.browser import browser, model, needed, opened, until
 
 pytest.importorskip("bokeh", reason="needs bokeh: pip install 'ppsim[report]'")
+pytestmark = pytest.mark.slow  # a browser starts
 
 EVIL = "<script>alert(1)</script>"
 SLOW = {"device": "a100-80gb", "inter_node": {"bandwidth": "5 GB/s", "latency": "2 ms"}, "ranks_per_node": 1}

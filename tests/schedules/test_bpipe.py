@@ -158,7 +158,7 @@ def cases(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_limit_holds_at_every_instant_whatever_the_links_and_the_costs(case: dict[str, Any]) -> None:
     """No deadlock (an error); own plus partner's at most the limit; loaded once, in time; memory back at its start."""

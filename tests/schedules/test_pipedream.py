@@ -187,7 +187,7 @@ def replicated(draw: st.DrawFn) -> dict[str, Any]:
     return case | {"p": sum(copies), "m": draw(st.integers(1, 25))}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(replicated())
 def test_any_replication_runs_to_its_end(case: dict[str, Any]) -> None:
     """No deadlock; all memory but what is held throughout comes back; what PipeDream promises of versions holds.

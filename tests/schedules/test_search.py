@@ -62,7 +62,7 @@ def test_never_worse_than_the_fixed_order_of_the_same_memory(p: int, m: int) -> 
     latency=st.sampled_from([0, 1, 6]),
     objective=st.sampled_from(["makespan", "span"]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_never_worse_than_any_greedy_or_fixed_order(
     name: str, p: int, turns: int, times: tuple[int, int, int], share: int, memory: int, latency: int, objective: str
 ) -> None:
@@ -104,6 +104,7 @@ def test_never_worse_than_the_papers_building_block(name: str, block: Callable[[
     assert fits
 
 
+@pytest.mark.slow
 def test_numba_changes_nothing() -> None:
     """The same order where it is missing; memory so short that no order reaches the bound and all are tried."""
     code = """
@@ -253,7 +254,7 @@ def problems(draw: st.DrawFn) -> tuple[dict[str, Any], int, int, int, dict[str, 
 
 
 @given(case=problems(), latency=st.sampled_from(["0 ms", "1 ms", "7 ms"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_orders_are_legal_and_within_their_memory(
     case: tuple[dict[str, Any], int, int, int, dict[str, Any]], latency: str
 ) -> None:

@@ -72,6 +72,7 @@ def test_a_sweep_from_python(tmp_path: Path) -> None:
     assert ppsim.load(swept.write(tmp_path / "a" / "best.yaml", row=2)).schedule.name == "gpipe"
 
 
+@pytest.mark.slow
 def test_a_sweep_from_python_goes_on(tmp_path: Path) -> None:
     ppsim.sweep(experiment(), {"grid": {"pipeline.ranks": [2]}}, out=tmp_path / "s", jobs=1)
     swept = ppsim.sweep(experiment(), {"grid": {"pipeline.ranks": [2, 4]}}, out=tmp_path / "s", jobs=1)

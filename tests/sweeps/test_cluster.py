@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -17,7 +18,7 @@ from tests.sweeps.sweeping import BASE, MANY, call, finished, seconds, started, 
 
 pytestmark = pytest.mark.slow
 needs_dask = pytest.mark.skipif(
-    subprocess.run([sys.executable, "-c", "import distributed"], capture_output=True, check=False).returncode != 0,
+    importlib.util.find_spec("distributed") is None,
     reason="Dask is not installed (extra: cluster)",
 )
 

@@ -135,6 +135,7 @@ def test_a_case_that_fails_is_a_row_with_its_error(tmp_path: Path) -> None:
     assert rows(file, "SELECT seconds FROM cases WHERE status = 'failed'") != took
 
 
+@pytest.mark.slow
 def test_exit_codes(tmp_path: Path) -> None:
     """1 where every case deadlocked, 2 where none is legal, none is left, or there is no sweep."""
     written(tmp_path, FAILING.replace("[1f1b, {", "[{"))
@@ -184,6 +185,7 @@ def test_equal_work_is_ranked_by_step_time_and_unequal_work_never(tmp_path: Path
     assert least[0][:2] == most[0][:2] == ["1f1b", "8"]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_never_the_best(tmp_path: Path) -> None:
     """An activation of 16 GiB / 4 per microbatch: GPipe with 8 holds 32 GiB, 1F1B 16 GiB; the device has 24 GiB."""
     written(tmp_path, SMALL.replace("weights: 8 GiB", "weights: 0 B") + "cluster: {device: {memory: 24 GiB}}\n")
@@ -252,6 +254,7 @@ def test_workers_import_neither_pandas_nor_matplotlib(tmp_path: Path) -> None:
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_uncertainty_in_a_sweep_gives_columns_of_statistics(tmp_path: Path) -> None:
     """A rank that is always twice as slow on all ops of a pipeline of one rank: exactly twice the time."""
     text = BASE.replace("ranks: 4", "ranks: 1")
@@ -265,6 +268,7 @@ def test_uncertainty_in_a_sweep_gives_columns_of_statistics(tmp_path: Path) -> N
         assert table[f"step_time_s.{statistic}"].tolist() == [0.384, 0.768]
 
 
+@pytest.mark.slow
 def test_changes_are_kept_as_they_were_given(tmp_path: Path) -> None:
     written(tmp_path, SMALL)
     call("sweep", "x.yaml", cwd=tmp_path)
