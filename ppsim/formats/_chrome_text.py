@@ -47,6 +47,8 @@ def filled(form: str, *columns: NDArray[Any]) -> list[str]:
 def _each(values: NDArray[np.signedinteger], write: Callable[[NDArray[Any]], list[str]]) -> Texts:
     low, high = int(values.min(initial=0)), int(values.max(initial=0))
     if FEW * (high - low) < len(values):
-        return column(write(np.arange(low, high + 1)))[values - low]
-    different, place = np.unique(values, return_inverse=True)
-    return column(write(different))[place]
+        different, place = np.arange(low, high + 1), values - low
+    else:
+        different, place = np.unique(values, return_inverse=True)
+    texts: Texts = column(write(different))[place]
+    return texts
