@@ -19,8 +19,9 @@ from ppsim.schedules.chimera import in_units, unfilled_unit, unit
 class Hanayo(Schedule):
     """Chimera folded into a V, so that weights exist once, and repeated: ``waves`` times up the ranks and back down.
 
-    The bubble shrinks with every wave. Microbatches go in units of p. A rank holds 2 · waves stages and keeps between
-    (2 · waves - 1) p + 1 and 2 · waves · p activations of a stage.
+    The bubble shrinks with every wave. Microbatches go in units of p, and between two units 2(p-1) times what a stage's
+    B takes longer than its F is idle: with B = 2F one wave beats 1F1B below m = 2p alone. A rank holds 2 · waves stages
+    and keeps between (2 · waves - 1) p + 1 and 2 · waves · p activations of a stage.
     Source: Liu et al. 2023 (Hanayo), arXiv 2308.15762, sections 3.1 to 3.3, figure 2.
     """
 
@@ -37,7 +38,7 @@ class Hanayo(Schedule):
         yield from unfilled_unit("hanayo", ranks, microbatches)
 
     def theory(self) -> theory.Form:
-        """2(p-1) B of idle time per stage op, so that it shrinks with the stages, for m = p."""
+        """2(p-1) B of a stage are idle for m = p, and a stage is smaller with every wave."""
         return theory.HANAYO
 
     def orders(self, problem: Problem) -> Orders:

@@ -149,6 +149,8 @@ def _chimera(s: Sizes) -> Fraction | None:
 
 
 def _hanayo(s: Sizes) -> Fraction | None:
+    # As its figure 2 draws it. The ratio printed there has half of this idle time in its denominator, all in its
+    # numerator, so that for one wave and m = p = 4 it is 6/15 where idle / all time is 6/18.
     return _units(s, 2 * (s.p - 1))
 
 

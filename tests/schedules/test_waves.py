@@ -95,3 +95,11 @@ def test_every_size_runs() -> None:
     for p in (2, 4, 6):
         for m in (2, 4, 10):
             assert [row["busy_s"] for row in simulate("chimera", p, m).per_rank()] == [3 * m / 1000] * p
+
+
+@pytest.mark.parametrize(("m", "units_of_f"), [(4, 18), (8, 33), (12, 48)])
+def test_one_wave_beats_1f1b_below_two_units_alone(m: int, units_of_f: int) -> None:
+    """p = 4, F = 1 ms, B = 2 ms of a rank: m·3 busy; idle 3·2, and 3·(2 - 1) more between two units. 1F1B: (m+3)·3."""
+    found = simulate("hanayo", 4, m, costs={"per": "rank"})
+    assert found.timeline.makespan == units_of_f * 10**6
+    assert (units_of_f < 3 * (m + 3)) == (m < 8)
