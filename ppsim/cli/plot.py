@@ -101,7 +101,7 @@ def plot(
         raise ConfigError(f"--kind {kind}: a picture of a sweep; {config} is none; of a run: {', '.join(OF_RUNS)}")
     source = config / "config.yaml" if (config / "config.yaml").is_file() else config
     if not is_trace(source):
-        result = simulated(source, set_, engine)
+        result = _long_enough(source, set_, engine)
         _of_run(result, result.experiment.name, wanted, part)
         return
     if kind in (PlotKind.memory, PlotKind.peaks, PlotKind.parts):
@@ -110,6 +110,17 @@ def plot(
     from ppsim.config.load import default_name
 
     _of_run(measured(source), default_name(source), wanted, part)
+
+
+def _long_enough(source: Path, settings: list[str] | None, engine: EngineName) -> Result:
+    """The run; of a stream whose steps nobody gave, as many as show its steady state."""
+    from ppsim.metrics.throughput import steps_to_see
+
+    result = simulated(source, settings, engine)
+    given = "steps" in result.experiment.pipeline.model_fields_set
+    if not result.plan.asynchronous or given or result.summary["period_s"] is not None:
+        return result
+    return simulated(source, [*(settings or []), f"pipeline.steps={steps_to_see(result.run)}"], engine)
 
 
 def _of_run(result: Result | MeasuredResult, name: str, wanted: Picture, part: dict[str, Any]) -> None:

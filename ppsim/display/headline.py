@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim._words import percent, seconds, sizes
 from ppsim.analysis.alternatives import equal
+from ppsim.metrics.throughput import steps_to_see
 
 if TYPE_CHECKING:
     from ppsim.analysis.result import Result
@@ -24,9 +25,11 @@ def headline(result: Result) -> list[tuple[str, str]]:
     rows = [("step time" if s["steps"] == 1 else f"{s['steps']} steps", seconds(s["makespan_s"]))]
     if result.plan.asynchronous:
         steady = f"{seconds(s['period_s'])} a minibatch, {percent(s['steady_bubble_ratio'])} idle"
+        if s["period_s"] is None:
+            steady = f"too short to see one; pipeline.steps: {steps_to_see(result.run)} shows it"
         rows = [
             ("stream", f"{seconds(s['makespan_s'])} for {s['microbatches'] * s['steps']:,} minibatches"),
-            ("steady state", steady if s["period_s"] is not None else "too short to see one"),
+            ("steady state", steady),
             ("versions", "of the weights: " + ", ".join(str(row["weight_versions"]) for row in s["per_rank"][:16])),
         ]
     elif s["steps"] > 1:

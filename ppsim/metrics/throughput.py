@@ -102,6 +102,11 @@ def steady(run: Run) -> Steady | None:
     return Steady(int(end[0]), int(end[-1]), plan.steps - 1)
 
 
+def steps_to_see(run: Run) -> int:
+    """With how many steps a stream is long enough to show its steady state: four rounds through all ranks."""
+    return max(-(-4 * run.plan.ops.ranks // max(run.plan.microbatches, 1)), 2)
+
+
 def _of_stream(run: Run) -> Steady | None:
     plan, timeline = run.plan, run.timeline
     forward, backward = plan.ops.kind == Kind.F, (plan.ops.kind == Kind.B) | (plan.ops.kind == Kind.I)

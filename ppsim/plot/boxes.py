@@ -17,7 +17,7 @@ from ppsim.plot.looks import (
     KINDS,
     MOVED,
     PAIR,
-    UPDATE,
+    UPDATE_MARK,
     Look,
     foot_of,
     hexed,
@@ -207,12 +207,8 @@ def paint_step_ends(ax: Axes, ends: Longs) -> None:
 
 
 def paint_updates(ax: Axes, time: Longs, line: Longs, lanes: Lanes) -> None:
-    """A stroke with a head at each update of a rank's weights, by the id 'updates'; ``time`` is ns."""
-    (drawn,) = ax.plot(
-        time, line + lanes.top, color=UPDATE.colour, marker="v", markersize=3.5, linestyle="none", zorder=4,
-        clip_on=False,
-    )  # fmt: skip
-    drawn.set_gid("updates")
+    """A mark at each update of a rank's weights, by the id 'updates'; ``time`` is ns."""
+    ax.plot(time, line + lanes.top, zorder=4, clip_on=False, gid="updates", **UPDATE_MARK)
 
 
 def paint_arrows(ax: Axes, ends: Floats, head: float) -> None:

@@ -11,7 +11,21 @@ from ppsim.ops import Kind
 from ppsim.plot import scales
 from ppsim.plot.bars import Bars, joined
 from ppsim.plot.boxes import hatching
-from ppsim.plot.looks import CAUSES, FLIGHT, IDLE, KINDS, MOVED, OCCUPIES, PAIR, QUEUED, UPDATE, Look, hexed, of_chunk
+from ppsim.plot.looks import (
+    CAUSES,
+    FLIGHT,
+    IDLE,
+    KINDS,
+    MOVED,
+    OCCUPIES,
+    PAIR,
+    QUEUED,
+    UPDATE,
+    UPDATE_MARK,
+    Look,
+    hexed,
+    of_chunk,
+)
 from ppsim.plot.view import View
 
 if TYPE_CHECKING:
@@ -77,7 +91,7 @@ def handle(entry: Entry) -> Any:
     if not entry.looks:
         return Line2D([], [], color="black", linewidth=1.0)
     if entry.looks == (UPDATE,):
-        return Line2D([], [], color=UPDATE.colour, marker="v", markersize=3.5, linestyle="none")
+        return Line2D([], [], **UPDATE_MARK)
     patches = tuple(_patch(look) for look in entry.looks)
     return patches if len(patches) > 1 else patches[0]
 

@@ -7,7 +7,7 @@ are strong, idle time is pale.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ppsim.ops import Kind
 
@@ -61,6 +61,11 @@ MOVED = {
     Kind.LOAD: Look("#b9a3dc", "", "LOAD, an activation fetched back"),
 }
 UPDATE = Look("#111111", "", "update of the weights")
+UPDATE_MARK: dict[str, Any] = {
+    "color": UPDATE.colour, "marker": "D", "markersize": 3.5, "markerfacecolor": "#ffffff", "markeredgewidth": 0.8,
+    "linestyle": "none",
+}  # fmt: skip
+"""Nothing that could be taken for the head of a message's arrow, which ends at the same time in the same place."""
 
 CATEGORIES: dict[str, Look] = {
     "weights": Look("#5b6770", "", "weights"),

@@ -60,12 +60,25 @@ def percent(share: float) -> str:
     return f"<{NBSP}0.1{NBSP}%" if 0 < share < 0.0005 else f"{100 * share:.1f}{NBSP}%"
 
 
+_ROUND = (0.1, 0.2, 0.5, 1, 2, 5, 10)
+
+
 def round_ticks(axis: Axis, low: float, high: float, unit: Unit, most: float) -> None:
-    """At most about that many ticks, at round numbers of ``unit``, on an axis whose data are ns or bytes."""
+    """About that many ticks at most, and two at least, at round numbers of ``unit``; the axis' data are ns or bytes."""
     from matplotlib.ticker import FuncFormatter, MultipleLocator
 
-    wanted = max((high - low) / unit.of / most, 1e-9)
-    power = 10.0 ** math.floor(math.log10(wanted))
-    step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= wanted * 0.999)
+    low, high = low / unit.of, high / unit.of
+    step = _step(low, high, max((high - low) / most, 1e-9))
+    digits = math.floor(math.log10(max(high, step))) - math.floor(math.log10(step)) + 1
     axis.set_major_locator(MultipleLocator(step * unit.of))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value / unit.of, 6)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: number(value / unit.of, max(digits, 6))))
+
+
+def _step(low: float, high: float, wanted: float) -> float:
+    """The least of 1, 2, 5, 10, … that is no less than what is wanted; less where only one would be in sight."""
+    power = 10.0 ** math.floor(math.log10(wanted))
+    at_most = next(place for place, factor in enumerate(_ROUND) if factor * power >= wanted * 0.999)
+    for factor in reversed(_ROUND[: at_most + 1]):
+        if math.floor(high / (factor * power)) > math.ceil(low / (factor * power)):
+            break
+    return factor * power

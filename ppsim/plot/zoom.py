@@ -50,12 +50,18 @@ def parts(view: View, width: float, form: Size) -> list[Part]:
     p = plan.ops.ranks
     some = min(RANKS, p)
     last, middle, first = (list(range(at, at + some)) for at in (p - some, (p - some) // 2, 0))
-    begin = float(view.run.timeline.start[np.isin(plan.ops.rank, last) & table.busy_rows(plan)].min())
+    timeline, busy = view.run.timeline, table.busy_rows(plan)
+    begin = float(timeline.start[np.isin(plan.ops.rank, last) & busy].min())
     begin = min(begin, view.high - span)
-    centre = (view.low + view.high) / 2
+    centre, name = (view.low + view.high) / 2, "steady state"
+    rows = np.flatnonzero(np.isin(plan.ops.rank, middle) & busy)
+    away = np.maximum(timeline.start[rows] - centre, centre - timeline.end[rows])
+    if away.min() >= span / 2:  # nothing goes on there: what comes nearest
+        nearest = rows[away.argmin()]
+        centre, name = float(timeline.start[nearest] + timeline.end[nearest]) / 2, "in the middle"
     return [
         Part("warm-up", last, begin, begin + span),
-        Part("steady state", middle, centre - span / 2, centre + span / 2),
+        Part(name, middle, centre - span / 2, centre + span / 2),
         Part("end", first, view.high - span, view.high),
     ]
 

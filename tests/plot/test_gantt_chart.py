@@ -444,3 +444,13 @@ def test_texts_are_found_at_all():
     assert overlaps(figure)
     figure.text(0.99, 0.5, "beyond the edge")
     assert outside(figure) == ["beyond the edge"]
+
+
+def test_where_nothing_goes_on_in_the_middle_what_comes_nearest_is_enlarged():
+    """GPipe with p = 64 and m = 8: the ranks in the middle idle from their forwards to their backwards."""
+    result = run("gpipe", 64, 8)
+    (panel,) = [
+        other for other in plot.gantt(result).figure.axes if other.get_title("left").startswith("in the middle")
+    ]
+    assert not panel.get_xlim()[0] < result.timeline.makespan / 2 < panel.get_xlim()[1]
+    assert len(rectangles(panel, "ops-F")) + len(rectangles(panel, "ops-B")) > 0

@@ -6,7 +6,10 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from ppsim.cli.app import app
+from ppsim.plot import scales
 from tests.cli.test_cli import BASE, call
 
 STARTS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
@@ -75,3 +78,18 @@ def test_a_run_without_pictures(folder: Path) -> None:
     assert done.returncode == 0
     names = {path.name for path in (folder / "results" / "x").iterdir()}
     assert "tasks.csv" in names and not any(name.endswith(".png") for name in names)
+
+
+def test_a_stream_whose_steps_nobody_gave_is_drawn_into_its_steady_state(tmp_path: Path) -> None:
+    """m = 8 minibatches don't get there; sixteen, four rounds through p = 4 ranks, do. What is given stays."""
+    config = tmp_path / "x.yaml"
+    config.write_text(
+        "schedule: pipedream\npipeline: {ranks: 4, microbatches: 8}\ncosts: {forward: 1 ms, backward: 2 ms}\n", "utf-8"
+    )
+    for settings, steps in (([], " for 2 steps"), (["--set", "pipeline.steps=1"], "")):
+        drawn = tmp_path / "x.svg"
+        done = CliRunner().invoke(app, ["plot", str(config), "-o", str(drawn), *settings])
+        assert done.exit_code == 0, done.output
+        title = f"pipedream with p=4, m=8 takes {57 if steps else 33} ms{steps}:"  # (m + p - 1)·3 ms
+        assert title in drawn.read_text("utf-8").replace(scales.NBSP, " ")
+    assert "pipeline.steps: 2 shows it" in CliRunner().invoke(app, ["run", str(config), "--no-files"]).output

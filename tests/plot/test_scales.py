@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.figure import Figure
 
 from ppsim.plot import scales
 
@@ -47,3 +48,28 @@ def test_a_number_never_has_an_exponent():
     assert [scales.number(x) for x in (0, 1e-9, 0.5, 100, 123456.7, 1e15)] == [
         "0", "0.000000001", "0.5", "100", "123,457", "1,000,000,000,000,000",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "most", "texts"),
+    [
+        (0, 10, 4, ["0", "5", "10"]),
+        (3.151, 3.249, 4.5, ["3.16", "3.18", "3.2", "3.22", "3.24"]),  # at each 0.05 only 3.2 would be in sight
+        (
+            1000.001,
+            1000.0045,
+            4,
+            ["1000.001", "1000.002", "1000.003", "1000.004"],
+        ),  # six digits would read 1000 each time
+    ],
+)
+def test_an_axis_has_two_ticks_at_least_and_no_two_read_the_same(low, high, most, texts):
+    axis = Figure().add_subplot().xaxis
+    second = scales.Unit("s", 10**9)
+    axis.axes.set_xlim(low * 1e9, high * 1e9)
+    scales.round_ticks(axis, low * 1e9, high * 1e9, second, most)
+    places = axis.get_majorticklocs()
+    words = axis.get_major_formatter().format_ticks(places)
+    assert [
+        text for at, text in zip(places, words, strict=True) if low * 1e9 <= at + 1 and at - 1 <= high * 1e9
+    ] == texts
