@@ -244,7 +244,7 @@ def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
         if not illegal:
             yield Mistake(("schedule",), str(error))
         return
-    if misplaced := list(placement_problems(placement, pipeline.ranks)):
+    if misplaced := placement_problems(placement, pipeline.ranks):
         if not illegal:
             yield from (Mistake(("schedule",), text) for text in misplaced)
         return

@@ -89,12 +89,7 @@ def split(rule: Rule, parts: Parts) -> Split | None:
 
     Raises SplitError for a rule that can't be followed.
     """
-    if isinstance(parts.costs, GivenCosts) and parts.pipeline.layers is None:
-        if rule not in (None, UNIFORM):
-            raise SplitError(
-                "shares out a model's layers, and costs of kind given have none: give pipeline.layers, or costs of "
-                "kind transformer or profile"
-            )
+    if _stands_alone(rule, parts.costs, parts.pipeline):
         return None
     key = (*(id(part) for part in (parts.costs, parts.schedule, parts.pipeline, parts.setting.cluster)), str(rule))
     if key not in _known:
@@ -108,6 +103,11 @@ _known: OrderedDict[tuple[Any, ...], tuple[Parts, Split]] = OrderedDict()
 """Splits by what they were asked for; the parts are kept, so that what has their id is they."""
 
 
+def _stands_alone(rule: Rule, costs: AnyCosts, pipeline: Pipeline) -> bool:
+    """Whether costs are given for stages and there is nothing to share out."""
+    return pipeline.layers is None and rule in (None, UNIFORM) and isinstance(costs, GivenCosts)
+
+
 def with_split(rule: Rule, parts: Parts) -> Setting:
     """What costs depend on, the split among it. Raises SplitError for a rule that can't be followed."""
     found = split(rule, parts)
@@ -115,6 +115,11 @@ def with_split(rule: Rule, parts: Parts) -> Setting:
 
 
 def _split(rule: Rule, parts: Parts) -> Split:
+    if isinstance(parts.costs, GivenCosts) and parts.pipeline.layers is None:
+        raise SplitError(
+            "shares out a model's layers, and costs of kind given have none: give pipeline.layers, or costs of "
+            "kind transformer or profile"
+        )
     layers = parts.layers
     rows = Rows.of(layers)
     rule = default_rule(parts.costs) if rule is None else rule
@@ -281,7 +286,7 @@ def planned(parts: Mapping[str, Any]) -> Schedule:
 
 def split_mistakes(parts: Mapping[str, Any], schedule: Schedule) -> Iterator[Mistake]:
     """What is wrong with the layers' number and the way in which they are shared out."""
-    if "partition" not in parts:
+    if "partition" not in parts or _stands_alone(parts["partition"], parts["costs"], parts["pipeline"]):
         return
     found = parts_of(parts["costs"], schedule, parts["pipeline"], parts.get("cluster"))
     layers = found.pipeline.layers

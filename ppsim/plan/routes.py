@@ -107,8 +107,7 @@ def _times(links: list[Link], sizes: list[int]) -> tuple[Longs, Longs]:
     for link, size in zip(links, sizes, strict=True):
         key = id(link), size
         if key not in made:
-            seconds = link.overhead if link.bandwidth is None else link.overhead + size / link.bandwidth
-            made[key] = to_ns(seconds), to_ns(link.latency)
+            made[key] = to_ns(link.alone(size)), to_ns(link.latency)
         rows.append(made[key])
     table = np.array(rows, np.int64).reshape(-1, 2).T
     return np.ascontiguousarray(table[0]), np.ascontiguousarray(table[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 
 from ppsim.costs import StageCosts
 from ppsim.hardware.cluster import Topology
-from ppsim.hardware.link import Link
+from ppsim.hardware.link import ZERO, Link
 from ppsim.ops import Grid, Kind, Ops, Orders, ops
 from ppsim.ops.placement import Placement
 
@@ -91,15 +90,14 @@ class Problem:
 def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
     """Seconds of each stage's message to the next stage, the links being idle; nothing where both are on one rank."""
     made: dict[tuple[int, int], tuple[Link, Fraction]] = {}  # a link is kept, so that its id stays its own
-    for stage, (mine, its) in enumerate(pairwise(placement.ranks_of)):
+    for size, mine, its in zip(message, placement.ranks_of, placement.ranks_of[1:], strict=False):
         if mine[0] == its[0]:
-            yield Fraction(0)
+            yield ZERO
             continue
         link = topology.link(mine[0], its[0])
-        key = id(link), id(message[stage])
+        key = id(link), id(size)
         if key not in made:
-            carried = message[stage] / link.bandwidth if link.bandwidth is not None else Fraction(0)
-            made[key] = link, link.overhead + carried + link.latency
+            made[key] = link, link.alone(size) + link.latency
         yield made[key][1]
 
 
