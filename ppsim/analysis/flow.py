@@ -9,6 +9,8 @@ from typing import Any
 
 from ppsim.analysis.specify import specify
 from ppsim.config.experiment import Experiment
+from ppsim.costs import AnyCosts, GivenCosts, Setting
+from ppsim.costs.base import StageCosts
 from ppsim.engine import Engine, fastest, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, ScheduleError, shown
@@ -20,7 +22,7 @@ from ppsim.schedules import Problem, Schedule
 from ppsim.schedules.from_file import FromFile
 
 KEPT = 64
-"""Orders that are kept, those of the latest cases."""
+"""Orders that are kept, and costs, those of the latest cases."""
 _BEYOND_SIZES = frozenset({"costs", "hop", "speed", "op_overhead", "room"})
 """What a problem says beside sizes and placement."""
 
@@ -42,11 +44,12 @@ class Flow:
     """Simulates one experiment after the other.
 
     Orders are made once of those with the same schedule and sizes, unless that schedule looked at more; the structure
-    of their plans likewise (``Structures``).
+    of their plans likewise (``Structures``), and what its ops take and hold of those with the same costs.
     """
 
     def __init__(self) -> None:
         self._orders: dict[Hashable, tuple[CheckedOrders, Schedule]] = {}
+        self._costs: dict[Hashable, tuple[GivenCosts, StageCosts]] = {}
         self._structures = Structures()
 
     def execute(self, experiment: Experiment, engine: Engine | None, watch: Watch | None = None) -> Executed:
@@ -58,7 +61,7 @@ class Flow:
         watch = watch or Watch()
         if not isinstance(experiment, Experiment):
             raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
-        problem = experiment.problem(compiled=(engine or fastest()) == "compiled")
+        problem = experiment.problem((engine or fastest()) == "compiled", self._costs_of)
         per_step = _per_step(experiment, problem)
         spec = specify(experiment, problem)
         orders = self._checked(experiment.schedule, problem)
@@ -71,6 +74,17 @@ class Flow:
         watch.at("metrics")
         executed = Run(timeline.plan, timeline, problem, SIMULATED, **per_step)
         return Executed(experiment, problem, orders, plan, executed, name)
+
+    def _costs_of(self, costs: AnyCosts, setting: Setting) -> StageCosts:
+        """``costs.stage_costs(setting)``, worked out once of the same costs where these are given."""
+        if not isinstance(costs, GivenCosts):  # those of a model are kept where they are made
+            return costs.stage_costs(setting)
+        key = id(costs), *costs.depends_on(setting)
+        if key not in self._costs:
+            while len(self._costs) >= KEPT:
+                del self._costs[next(iter(self._costs))]
+            self._costs[key] = costs, costs.stage_costs(setting)  # the costs are kept, so that their id stays theirs
+        return self._costs[key][1]
 
     def _checked(self, schedule: Schedule, problem: Problem) -> CheckedOrders:
         """What the schedule lists. Raises ScheduleError where that is no legal schedule."""

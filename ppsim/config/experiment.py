@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from ppsim.config.splitting import (
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import KINDS, AnyCosts, CostsField, ProfileCosts, Setting, TransformerCosts
+from ppsim.costs.base import StageCosts
 from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
@@ -160,11 +161,17 @@ class Experiment(Model):
             raise config_error(wrong)
         return changed
 
-    def problem(self, compiled: bool = False) -> Problem:
-        """Sizes and stage costs; ``compiled`` where the run has chosen the compiled engine."""
+    def problem(
+        self, compiled: bool = False, costs_of: Callable[[AnyCosts, Setting], StageCosts] | None = None
+    ) -> Problem:
+        """Sizes and stage costs; ``compiled`` where the run has chosen the compiled engine.
+
+        ``costs_of(costs, setting)`` may give the stages' costs where they are known already.
+        """
         schedule, parts = self.schedule, self._parts()
         setting, slices = with_split(self.partition, parts), schedule.cut()
-        placement, costs = setting.placement, self.costs.stage_costs(setting)
+        placement = setting.placement
+        costs = self.costs.stage_costs(setting) if costs_of is None else costs_of(self.costs, setting)
         problem = Problem(
             ranks=self.pipeline.ranks,
             microbatches=self.pipeline.microbatches * len(slices),

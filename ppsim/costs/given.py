@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from fractions import Fraction
 from operator import add
 from typing import Literal
@@ -151,6 +151,10 @@ class GivenCosts(Model):
         """The micro-batch size over the one at which the costs were measured."""
         size, measured = setting.micro_batch, self.micro_batch_size
         return Fraction(size, measured) if size is not None and measured is not None else ONE
+
+    def depends_on(self, setting: Setting) -> tuple[Hashable, ...]:
+        """All of a setting that ``stage_costs`` depends on."""
+        return setting.placement, setting.split, setting.micro_batch, setting.parts
 
     def stage_costs(self, setting: Setting) -> StageCosts:
         """Costs per stage, of a slice of a microbatch where these are cut."""

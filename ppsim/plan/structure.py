@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ppsim.plan.check import CheckedOrders
 from ppsim.plan.connect import connect
 from ppsim.plan.dependencies import Dependencies
 from ppsim.plan.holdings import Lifetimes
+from ppsim.plan.loads import Loads
 from ppsim.plan.messages import Messages
 from ppsim.plan.routes import Ways
 from ppsim.plan.spec import PlanSpec
@@ -21,6 +22,8 @@ from ppsim.plan.versions import versions
 
 KEPT = 16
 """Structures that are kept: a sweep comes back to a few, one after the other."""
+KEPT_ROWS = 64_000
+"""Ops of each structure whose times and sizes are kept, over all costs: a sweep varies links under the same ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +43,17 @@ class Structure:
     sends: Dependencies
     lifetimes: Lifetimes
     versions: Versions | None
+    _loads: dict[Hashable, Loads] = field(default_factory=dict, init=False, repr=False)
+
+    def loads(self, spec: PlanSpec) -> Loads:
+        """What its ops take and hold under the spec's costs; where they are few, the latest ones are kept."""
+        speed = spec.topology.cluster.speed
+        key = id(spec.problem.costs), tuple(speed) if isinstance(speed, list) else speed, spec.problem.op_overhead
+        if key not in self._loads:  # the loads keep the costs, so that their id stays theirs
+            while self._loads and (len(self._loads) + 1) * len(self.ops) > KEPT_ROWS:
+                del self._loads[next(iter(self._loads))]
+            self._loads[key] = Loads(self, spec)
+        return self._loads[key]
 
     def transfers(self, route: Ints) -> Transfers:
         """The messages, each on its route."""
