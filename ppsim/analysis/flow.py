@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ppsim._latest import Latest
 from ppsim.analysis.specify import specify
 from ppsim.config.experiment import Experiment
 from ppsim.costs import AnyCosts, GivenCosts, Setting
@@ -49,7 +50,7 @@ class Flow:
 
     def __init__(self) -> None:
         self._orders: dict[Hashable, tuple[CheckedOrders, Schedule]] = {}
-        self._costs: dict[Hashable, tuple[GivenCosts, StageCosts]] = {}
+        self._costs: Latest[tuple[StageCosts, GivenCosts]] = Latest(KEPT)
         self._structures = Structures()
 
     def execute(self, experiment: Experiment, engine: Engine | None, watch: Watch | None = None) -> Executed:
@@ -79,18 +80,13 @@ class Flow:
         """``costs.stage_costs(setting)``, worked out once of the same costs where these are given."""
         if not isinstance(costs, GivenCosts):  # those of a model are kept where they are made
             return costs.stage_costs(setting)
-        key = id(costs), *costs.depends_on(setting)
-        if key not in self._costs:
-            while len(self._costs) >= KEPT:
-                del self._costs[next(iter(self._costs))]
-            self._costs[key] = costs, costs.stage_costs(setting)  # the costs are kept, so that their id stays theirs
-        return self._costs[key][1]
+        return self._costs.of((id(costs), *costs.depends_on(setting)), lambda: (costs.stage_costs(setting), costs))[0]
 
     def _checked(self, schedule: Schedule, problem: Problem) -> CheckedOrders:
         """What the schedule lists. Raises ScheduleError where that is no legal schedule."""
         key = _sizes(schedule, problem)
-        if key in self._orders:
-            return self._orders[key][0]
+        if key is not None and (known := self._orders.get(key)) is not None:
+            return known[0]
         watched = _Watched(**vars(problem))
         orders = schedule.orders(watched)
         if not isinstance(orders, Orders):

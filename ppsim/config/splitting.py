@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from ppsim._latest import Latest
 from ppsim.config.mistakes import Mistake
 from ppsim.config.pipeline import Pipeline
 from ppsim.config.planning import plan, profile_of, replicas_for
@@ -34,7 +34,6 @@ from ppsim.units import to_ns
 MOST_OPS, MOST_TRIED = 2_000_000, 20_000
 """Orders with more than so many ops aren't looked through for what is alive at once: memory caps no split
 then. With more than the second number, an even split isn't tried beside the balanced one."""
-REMEMBERED = 64
 ZERO = Fraction(0)
 Rule = str | Sequence[int] | None
 
@@ -92,15 +91,11 @@ def split(rule: Rule, parts: Parts) -> Split | None:
     if _stands_alone(rule, parts.costs, parts.pipeline):
         return None
     key = (*(id(part) for part in (parts.costs, parts.schedule, parts.pipeline, parts.setting.cluster)), str(rule))
-    if key not in _known:
-        _known[key] = (parts, _split(rule, parts))
-        while len(_known) > REMEMBERED:
-            _known.popitem(last=False)
-    return _known[key][1]
+    return _KNOWN.of(key, lambda: (_split(rule, parts), parts))[0]
 
 
-_known: OrderedDict[tuple[Any, ...], tuple[Parts, Split]] = OrderedDict()
-"""Splits by what they were asked for; the parts are kept, so that what has their id is they."""
+_KNOWN: Latest[tuple[Split, Parts]] = Latest(64)
+"""Splits by what they were asked for."""
 
 
 def _stands_alone(rule: Rule, costs: AnyCosts, pipeline: Pipeline) -> bool:

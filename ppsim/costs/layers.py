@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import Any
 
+from ppsim._latest import Latest
 from ppsim.costs.base import StageCosts, Values
 
 ZERO = Fraction(0)
@@ -65,7 +65,7 @@ class LayerCosts:
     """The layers of a model in the order in which it runs them, the embedding first and the head last."""
 
     layers: tuple[Layer, ...]
-    _made: dict[tuple[Any, ...], StageCosts] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _made: Latest[StageCosts] = field(default_factory=lambda: Latest(KEPT), init=False, repr=False, compare=False)
     """Costs of the stages that were asked for."""
 
     def __len__(self) -> int:
@@ -77,12 +77,7 @@ class LayerCosts:
         ``stages_of[rank]``: the stages on one device, which share its buffers (default: every stage has its own).
         Raises ValueError where the counts don't add up. An empty stage costs nothing and passes its input on.
         """
-        asked = tuple(split), tuple(map(tuple, stages_of))
-        if asked not in self._made:
-            while len(self._made) >= KEPT:
-                del self._made[next(iter(self._made))]
-            self._made[asked] = self._stage_costs(split, stages_of)
-        return self._made[asked]
+        return self._made.of((tuple(split), tuple(map(tuple, stages_of))), lambda: self._stage_costs(split, stages_of))
 
     def _stage_costs(self, split: Sequence[int], stages_of: Sequence[Sequence[int]]) -> StageCosts:
         if sum(split) != len(self.layers) or min(split, default=0) < 0:
