@@ -12,6 +12,10 @@ from ppsim.errors import PpsimError
 from ppsim.papers.paper import Figure, Fit, Paper, rows_of
 from ppsim.papers.runs import Runs, Values
 
+FAR = 16.0
+"""Where the logarithms of constants start. Steps are a part of them, so they must stay away from 0; a step of 0.001 is much
+larger than the nanoseconds that times round to."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -200,7 +204,7 @@ def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> d
     starts = [constant.start for constant in fit.constants.values()]
 
     def at(logs: Sequence[float]) -> dict[str, float]:
-        return {name: start * 2 ** (float(log) - 1) for name, start, log in zip(names, starts, logs, strict=True)}
+        return {name: start * 2 ** (float(log) - FAR) for name, start, log in zip(names, starts, logs, strict=True)}
 
     def errors(logs: Sequence[float]) -> list[float]:
         constants = at(logs)
@@ -213,8 +217,7 @@ def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> d
             out.append(runs.value(figure, filled) / published - 1)
         return out
 
-    # Steps are a part of the variable, which therefore isn't 0: much larger than the nanoseconds that times round to.
-    found = least_squares(errors, [1.0] * len(names), diff_step=1e-3, xtol=1e-7)
+    found = least_squares(errors, [FAR] * len(names), diff_step=1e-3 / FAR, xtol=1e-8)
     return at(found.x)
 
 
