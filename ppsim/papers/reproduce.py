@@ -8,13 +8,14 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from ppsim.errors import PpsimError
 from ppsim.papers.paper import Figure, Fit, Paper, rows_of
 from ppsim.papers.runs import Runs, Values
 
-FAR = 16.0
-"""Where the logarithms of constants start. Steps are a part of them, so they must stay away from 0; a step of 0.001 is much
-larger than the nanoseconds that times round to."""
+STEP = 0.001
+"""Of the logarithm of a constant, for slopes: much larger than the nanoseconds that times round to."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +205,7 @@ def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> d
     starts = [constant.start for constant in fit.constants.values()]
 
     def at(logs: Sequence[float]) -> dict[str, float]:
-        return {name: start * 2 ** (float(log) - FAR) for name, start, log in zip(names, starts, logs, strict=True)}
+        return {name: start * 2 ** float(log) for name, start, log in zip(names, starts, logs, strict=True)}
 
     def errors(logs: Sequence[float]) -> list[float]:
         constants = at(logs)
@@ -217,7 +218,12 @@ def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> d
             out.append(runs.value(figure, filled) / published - 1)
         return out
 
-    found = least_squares(errors, [FAR] * len(names), diff_step=1e-3 / FAR, xtol=1e-8)
+    def slopes(logs: Sequence[float]) -> np.ndarray:
+        here = np.array(errors(logs))
+        steps = STEP * np.eye(len(names))
+        return np.stack([(np.array(errors(logs + step)) - here) / STEP for step in steps], axis=1)
+
+    found = least_squares(errors, np.zeros(len(names)), slopes, xtol=1e-7)
     return at(found.x)
 
 
