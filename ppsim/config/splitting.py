@@ -150,7 +150,8 @@ def _balanced(layers: LayerCosts, rows: Rows, parts: Parts) -> Balanced:
             speed * len(placement.ranks_of[held[0]]) for speed, held in zip(speeds, placement.stages_of, strict=True)
         ]
     messages = [layers.layers[end - 1].message for end in begins[1:]]
-    question = Question(times, placement.stages_of, excess, speeds, messages, _hops(placement, parts.topology))
+    hops = _hops(placement, parts.topology)
+    question = Question(times, placement.stages_of, excess, speeds, messages, hops, room is not None and room.hopeless)
     found = balanced(question)
     ends = [0, *accumulate(found.split)]
     found = found._replace(split=tuple(begins[b] - begins[a] for a, b in pairwise(ends)))
