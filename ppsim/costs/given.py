@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from fractions import Fraction
 from operator import add
 from typing import Literal
@@ -17,6 +17,12 @@ from ppsim.units import Size, Time, show
 
 ZERO, ONE = Fraction(0), Fraction(1)
 NOTHING: Values = ()
+
+
+def without_memory(given: Collection[str]) -> list[str]:
+    """What takes memory in every training and isn't among the settings that are given, in words."""
+    words = {"activation": "activations", "weights": "weights"}
+    return [text for name, text in words.items() if name not in given]
 
 
 class GivenCosts(Model):
