@@ -21,7 +21,7 @@ from ppsim.costs.partition.layout import SplitError, nearly_equal
 from ppsim.costs.partition.memory import Room, fullest
 from ppsim.costs.partition.pace import step_ns
 from ppsim.costs.partition.question import Hop, Question
-from ppsim.costs.partition.rows import Rows, laid_out, listed, uneven, uniform
+from ppsim.costs.partition.rows import Rows, laid_out, largest_v, listed, uneven, uniform
 from ppsim.costs.setting import FREE_CLUSTER, Recompute
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
@@ -295,4 +295,5 @@ def split_mistakes(parts: Mapping[str, Any], schedule: Schedule) -> Iterator[Mis
     try:
         split(parts["partition"], found)
     except SplitError as error:
-        yield Mistake(("partition",), str(error))
+        more = largest_v(Rows.of(found.layers).layers, found.pipeline.ranks, found.setting.placement.stages)
+        yield Mistake(("partition",), f"{error}{more}")

@@ -257,6 +257,8 @@ def test_the_report_names_the_slowest_stage_and_a_better_split(experiment):
         (MODEL, {"partition": "pipedream"}, "partition: 'pipedream' plans stages on several ranks each"),
         (MODEL, {"pipeline__layers": 60, "partition": "balanced"}, "pipeline.layers: 60 layers, and costs of kind transformer have 61"),
         (EQUAL, {"pipeline__layers": 3, "partition": "balanced"}, "partition: 3 layers are too few for 4 stages, each of which needs one; at most 3 stages"),
+        (EQUAL, {"pipeline__layers": 80, "schedule": {"name": "interleaved_1f1b", "virtual_stages": 30}},
+         "80 layers are too few for 120 stages, each of which needs one; at most 80 stages: schedule.virtual_stages at most 20, not 30"),
         (EQUAL, {"pipeline__layers": None, "partition": "balanced"}, "partition: shares out a model's layers, and costs of kind given have none"),
         (PROFILE, {"costs__path": "missing.csv"}, "costs.path: "),
         (PROFILE, {"costs__path": str(VGG16.parent)}, "costs.path: "),
