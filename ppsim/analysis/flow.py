@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -24,7 +24,7 @@ from ppsim.schedules.from_file import FromFile
 
 KEPT = 64
 """Orders that are kept, and costs, those of the latest cases."""
-_BEYOND_SIZES = frozenset({"costs", "hop", "speed", "op_overhead", "room"})
+_BEYOND_SIZES = frozenset({"costs", "topology", "hop", "speed", "op_overhead", "room"})
 """What a problem says beside sizes and placement."""
 
 
@@ -87,7 +87,7 @@ class Flow:
         key = _sizes(schedule, problem)
         if key is not None and (known := self._orders.get(key)) is not None:
             return known[0]
-        watched = _Watched(**vars(problem))
+        watched = _Watched(**{field.name: getattr(problem, field.name) for field in fields(problem)})
         orders = schedule.orders(watched)
         if not isinstance(orders, Orders):
             raise ScheduleError(

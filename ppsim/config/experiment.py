@@ -172,7 +172,7 @@ class Experiment(Model):
         setting, slices = with_split(self.partition, parts), schedule.cut()
         placement = setting.placement
         costs = self.costs.stage_costs(setting) if costs_of is None else costs_of(self.costs, setting)
-        problem = Problem(
+        return Problem(
             ranks=self.pipeline.ranks,
             microbatches=self.pipeline.microbatches * len(slices),
             placement=placement,
@@ -181,11 +181,11 @@ class Experiment(Model):
             stream=schedule.asynchronous,
             update_every=self.pipeline.microbatches if schedule.double_buffered else 1,
             slices=slices,
+            topology=None if self.cluster is None else parts.topology,
             op_overhead=self.runtime.op_overhead,
             compiled=compiled,
             room=self.cluster.device.memory if self.cluster is not None and self.pipeline.recompute == "none" else None,
         )
-        return problem if self.cluster is None else problem.on(parts.topology)
 
 
 def _with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,10 +75,7 @@ class GivenCosts(Model):
     """The micro-batch size at which these costs were measured; another one scales times, activation and messages."""
 
     def _lists(self) -> Iterator[tuple[str, list[Fraction]]]:
-        for key in type(self).model_fields:
-            value = getattr(self, key)
-            if isinstance(value, list):
-                yield key, value
+        return ((key, value) for key, value in vars(self).items() if isinstance(value, list))
 
     def problems(self, setting: Setting) -> Iterator[tuple[str, str]]:
         """(key, what is wrong) with these costs on these stages."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -39,10 +40,8 @@ class Problem:
     """Of a stream: the minibatches whose gradients make one update."""
     slices: tuple[Slice, ...] = (Slice(),)
     """Where microbatches are cut, ``microbatches`` counts the slices of all, and ``costs`` are a mean slice's."""
-    hop: tuple[Fraction, ...] = ()
-    """Seconds that an output takes from each stage to the next, and its gradient back, on idle links (empty: none)."""
-    speed: tuple[Fraction, ...] = ()
-    """Speed of each rank (empty: 1)."""
+    topology: Topology | None = None
+    """The ranks' devices and links (None: all alike, and free)."""
     op_overhead: Fraction = Fraction(0)
     """Seconds that every op takes beside its cost."""
     compiled: bool = False
@@ -55,6 +54,20 @@ class Problem:
         """How many stages the model has."""
         return self.placement.stages
 
+    @cached_property
+    def hop(self) -> tuple[Fraction, ...]:
+        """Seconds that an output takes from each stage to the next, and its gradient back, on idle links.
+
+        Empty: none.
+        """
+        hop = () if self.topology is None else tuple(_hops(self.placement, self.costs.message, self.topology))
+        return hop if any(hop) else ()
+
+    @cached_property
+    def speed(self) -> tuple[Fraction, ...]:
+        """Speed of each rank (empty: 1)."""
+        return () if self.topology is None else tuple(map(self.topology.speed, range(self.ranks)))
+
     def op_seconds(self, kind: Kind, stage: int) -> Fraction:
         """What an op takes on its rank: its cost by the rank's speed, and the overhead."""
         speed = self.speed[self.placement.ranks_of[stage][0]] if self.speed else 1
@@ -62,9 +75,7 @@ class Problem:
 
     def on(self, topology: Topology) -> Problem:
         """The same on these ranks and links."""
-        hop = tuple(_hops(self.placement, self.costs.message, topology))
-        speed = tuple(topology.speed(rank) for rank in range(self.ranks))
-        return replace(self, hop=hop if any(hop) else (), speed=speed)
+        return replace(self, topology=topology)
 
     def held_throughout(self, rank: int) -> Fraction:
         """Bytes of weights, gradients and optimizer state that a rank holds all the time."""
