@@ -94,6 +94,14 @@ class Experiment(Model):
             raise config_error(found)
         return self
 
+    @classmethod
+    def of_parts(cls, parts: Mapping[str, Any]) -> Experiment:
+        """An experiment of parts that are validated, each by itself. Raises ConfigError where they don't agree."""
+        made = cls.model_construct(**parts)
+        if found := list(disagreements({**dict.fromkeys(cls.model_fields), **parts})):
+            raise config_error(found)
+        return made
+
     @property
     def placement(self) -> Placement:
         """Which stages each rank holds."""
