@@ -10,8 +10,8 @@ ROOT = Path(__file__).parent.parent
 LINES_OF_A_MODULE, LINES_OF_A_FUNCTION, PARAMETERS = 300, 60, 5
 
 LOOPS = {
-    "ppsim/engine/loops.py": "the engine's loops, which Numba compiles as one",
-    "ppsim/engine/pairs.py": "what those loops call, over the same columns",
+    "ppsim/engine/free_links.py": "an engine's loop, which Numba compiles as one",
+    "ppsim/engine/ports.py": "an engine's loop, which Numba compiles as one, and what it calls over the same columns",
     "ppsim/schedules/search/justify.py": "a loop that Numba compiles, over columns that it takes one by one",
     "ppsim/schedules/search/listing.py": "a loop that Numba compiles, over columns that it takes one by one",
 }

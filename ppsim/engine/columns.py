@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops import Ints, Longs
+from ppsim.ops import Flags, Ints, Longs
 
 Unsigned = NDArray[np.uint32]
 """Unsigned, so that no code is made for indices below zero: a tenth of the time."""
@@ -44,3 +44,7 @@ class Order(NamedTuple):
     rivals: Unsigned
     ties: bool
     """Whether of two that start at the same instant the lower rank's go first."""
+    waits: Flags
+    """Which waits for its turn; none yet."""
+    left: Flags
+    """Which has left; none yet."""

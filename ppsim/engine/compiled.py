@@ -2,8 +2,8 @@
 
 What waits is a *thing* with a number, as in the SimPy engine: op i to start i, op i to end n + i, transfer j to be
 ready 2n + j. Where no transfer has ports, nothing depends on what else happens at the time: a moment is the latest of
-those that it needs, and each rank runs as far as its inputs are known (``loops.without_ports``). Otherwise events come
-off a heap in the order of time, and the settle pass closes each instant (``loops.with_ports``).
+those that it needs, and each rank runs as far as its inputs are known (``free_links``). Otherwise events come
+off a heap in the order of time, and the settle pass closes each instant (``ports``).
 
 Importing this module needs Numba.
 """
@@ -17,7 +17,9 @@ import numpy as np
 
 from ppsim.engine.columns import Lanes, Order, Work
 from ppsim.engine.deadlock import explain
-from ppsim.engine.loops import with_ports, without_ports
+from ppsim.engine.free_links import without_ports
+from ppsim.engine.ports import with_ports
+from ppsim.engine.room import Instant, Queues, Ranks, Times
 from ppsim.engine.timeline import NEVER, Recorded, Timeline, finished
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError
@@ -28,19 +30,20 @@ from ppsim.plan.table import Plan
 def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
     _keep_freed_memory()
-    n, t = len(plan.ops), len(plan.transfers)
+    n, t, work = len(plan.ops), len(plan.transfers), _work(plan)
     moment = np.full(2 * n + t, NEVER, np.int64)
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
     if watch is not None:
         watch.at("simulation", lambda: np.count_nonzero(end >= 0) / max(n, 1))
-    if not plan.ports and plan.turns is None:
-        without_ports(_work(plan), moment)
+    if np.all(plan.routes.egress == NONE) and plan.turns is None:
+        without_ports(work, Ranks.of(work), moment)
         transfer_start = ready  # nothing to wait for
     else:
-        transfer_start = np.full(t, NEVER, np.int64)
-        with_ports(_work(plan), _lanes(plan), _order(plan), moment, transfer_start)
+        transfer_start, lanes = np.full(t, NEVER, np.int64), _lanes(plan)
+        room = Instant.of(work), Queues.of(work, lanes)
+        with_ports(work, lanes, _order(plan), room, Times(moment, transfer_start))
     times = Recorded(start, end, ready, transfer_start)
-    if min(moment.min(initial=0), transfer_start.min(initial=0)) < 0:
+    if np.any(moment < 0) or np.any(transfer_start < 0):
         np.maximum(moment, NEVER, out=moment)
         raise explain(plan, times)
     return finished(plan, times, compiled=True)
@@ -94,10 +97,10 @@ def _lanes(plan: Plan) -> Lanes:
     )
 
 
-def _order(plan: Plan) -> Order:
+def _order(plan: Plan) -> Order | None:
     turns = plan.turns
     if turns is None:
-        none = np.empty(0, np.int64)
-        return Order(none, none, np.zeros(1, np.uint32), np.empty(0, np.uint32), False)
+        return None
     ptr, rivals = turns.rivals.ptr.astype(np.uint32), turns.rivals.event.astype(np.uint32)
-    return Order(turns.mine, turns.theirs, ptr, rivals, turns.ties)
+    waits, left = np.zeros((2, len(turns.mine)), np.bool_)
+    return Order(turns.mine, turns.theirs, ptr, rivals, turns.ties, waits, left)

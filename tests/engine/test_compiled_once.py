@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ONCE = """
 import json
-from ppsim.engine import loops, pairs
+from ppsim.engine import free_links, ports, room
 from ppsim.metrics import _walk
 from tests.simulated import simulate
 for link in ({}, {"bandwidth": "10 GB/s", "latency": "5 us"}):
@@ -21,7 +22,7 @@ for link in ({}, {"bandwidth": "10 GB/s", "latency": "5 us"}):
     for schedule in ("1f1b", "zb_h1"):
         costs = {"message": "1 MB", "activation": "1 MB", "input_grad": "1 ms", "weight_grad": "1 ms"}
         simulate(schedule, 4, 8, "compiled", costs=costs, cluster=cluster).summary
-made = {name: len(f.signatures) for module in (loops, pairs, _walk) for name, f in vars(module).items()
+made = {name: len(f.signatures) for module in (free_links, ports, room, _walk) for name, f in vars(module).items()
         if hasattr(f, "signatures")}
 print(json.dumps(made))
 """
@@ -34,8 +35,23 @@ def test_every_loop_is_compiled_for_one_set_of_types(tmp_path: Path) -> None:
     cold = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", ONCE], capture_output=True, text=True, check=True, cwd=ROOT, env=cold)
     made = json.loads(done.stdout)
-    assert {"with_ports", "without_ports", "push", "pop", "tell", "_walk", "_until"} <= made.keys()
+    assert {"with_ports", "without_ports", "push", "pop", "tell", "_walk", "_split"} <= made.keys()
     assert made == dict.fromkeys(made, 1)
+
+
+def test_a_loop_calls_nothing_of_another_file() -> None:
+    """Numba keeps machine code by the source file of the loop alone: a change elsewhere would go unnoticed."""
+    pytest.importorskip("numba", reason="Numba is not installed")
+    files = [
+        path
+        for path in (ROOT / "ppsim").rglob("*.py")
+        if "from ppsim._jit import compiled" in path.read_text(encoding="utf-8")
+    ]
+    assert len(files) >= 4
+    for path in files:
+        module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+        loops = [value for value in vars(module).values() if hasattr(value, "signatures")]
+        assert loops and {loop.py_func.__module__ for loop in loops} == {module.__name__}, path
 
 
 @pytest.mark.parametrize(

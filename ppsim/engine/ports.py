@@ -1,7 +1,6 @@
-"""The compiled engine's two loops: without ports, and with them.
+"""The compiled engine's loop where transfers have ports, and what it calls: a heap and a sort of pairs of numbers.
 
-They are long on purpose: a call that hands over a dozen arrays costs more than an op. Importing this module needs
-Numba.
+It is long on purpose: a call that hands over a dozen arrays costs more than an op. Importing this module needs Numba.
 """
 
 from __future__ import annotations
@@ -9,131 +8,94 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim._jit import compiled
-from ppsim.engine.columns import Lanes, Order, Work
-from ppsim.engine.pairs import pop, push, sort, tell, waiting_for
+from ppsim.engine.columns import Lanes, Order, Unsigned, Work
+from ppsim.engine.room import Instant, Queues, Times
 from ppsim.engine.timeline import NEVER
 from ppsim.ops import NONE, Longs
 
 
 @compiled
-def without_ports(work: Work, moment: Longs) -> None:
-    """Fill in ``moment`` of every thing: run each rank as far as it gets, then those that waited for it.
-
-    A transfer is looked at when an op asks for it, or at last. It may wait for transfers, which are looked at first:
-    they are on a stack, the rank's own op below them. A rank that can't go on is kept with the rank that it waits for.
-    """
-    offsets, rank_of, duration, ptr, event, route, occupancy, latency = work
-    n, t, ranks = len(duration), len(route), len(offsets) - 1
-    at = offsets.copy()  # the last place in this and the next two columns is for transfers that no op asks for
-    seen = np.zeros(ranks + 1, np.int64)  # the next need of each rank's op to look at, and the latest one before it
-    latest = np.zeros(ranks + 1, np.int64)
-    for rank in range(ranks):
-        seen[rank] = ptr[at[rank]]
-    awaited = np.empty(ranks, np.int64)
-    waiter = np.full(ranks + 1, NONE, np.int64)
-    next_waiter = np.full(ranks, NONE, np.int64)
-    stack = np.empty(t + 1, np.int64)
-    runnable = np.arange(ranks)[::-1].copy()
-    tasks, asked = ranks, 0
-    while tasks or asked < t:
-        depth, missing = 0, NEVER
-        if tasks:
-            tasks -= 1
-            rank = runnable[tasks]
-            row, stop = at[rank], offsets[rank + 1]
-            thing, need, when = row if moment[row] < 0 else n + row, seen[rank], latest[rank]
-        else:
-            rank, row, stop, thing = ranks, n, n, 2 * n + asked
-            asked += 1
-            if moment[thing] < 0:
-                depth, stack[1], need, when = 1, thing, int(ptr[thing]), 0
-        while depth or row < stop:
-            missing = NEVER
-            while need < ptr[thing + 1]:
-                cause, delay = int(event[need]), 0
-                if cause >= 2 * n + t:
-                    arrives = cause >= 2 * n + 2 * t
-                    cause -= 2 * t if arrives else t
-                    used = route[cause - 2 * n]
-                    delay = int(occupancy[used] + (latency[used] if arrives else 0))
-                if moment[cause] < 0:
-                    missing = cause
-                    break
-                when = max(when, moment[cause] + delay)
-                need += 1
-            if depth == 0 and missing != NEVER:
-                seen[rank], latest[rank] = need, when
-            if missing == NEVER:
-                moment[thing] = when
-                if thing < n:
-                    when += duration[row]
-                    thing += n
-                    need = int(ptr[thing])
-                elif thing < 2 * n:
-                    row += 1
-                    thing = row
-                    need = int(ptr[thing])
-                else:
-                    depth -= 1
-                    if depth:
-                        thing = stack[depth]
-                        need, when = int(ptr[thing]), 0
-                    else:
-                        thing, need, when = row if moment[row] < 0 else n + row, seen[rank], latest[rank]
-            elif missing < 2 * n or depth == t:  # an op; or transfers that wait for each other
-                break
-            else:
-                depth += 1
-                stack[depth] = thing = missing
-                need, when = int(ptr[thing]), 0
-        if rank == ranks:
-            continue
-        at[rank] = row
-        if NEVER < missing < 2 * n:
-            other = rank_of[missing - n if missing >= n else missing]
-            awaited[rank], next_waiter[rank], waiter[other] = missing, waiter[other], rank
-        following, waiter[rank] = waiter[rank], NONE
-        while following != NONE:
-            other, following = following, next_waiter[following]
-            if moment[awaited[other]] >= 0:
-                runnable[tasks] = other
-                tasks += 1
-            else:
-                next_waiter[other], waiter[rank] = waiter[rank], other
+def push(heap: Longs, size: int, when: int, what: int) -> int:
+    """Put a pair into a heap of pairs, by their first numbers; returns its new size."""
+    place = size
+    while place > 0:
+        parent = (place - 1) // 2
+        if heap[parent, 0] <= when:
+            break
+        heap[place, 0], heap[place, 1] = heap[parent, 0], heap[parent, 1]
+        place = parent
+    heap[place, 0], heap[place, 1] = when, what
+    return size + 1
 
 
 @compiled
-def with_ports(work: Work, lanes: Lanes, order: Order, moment: Longs, transfer_start: Longs) -> None:
-    """Fill in ``moment`` of every thing and ``transfer_start``: one instant after the other, each until it has settled.
+def pop(heap: Longs, size: int) -> int:
+    """Take the first pair, which has the least first number, out of a heap; returns its new size."""
+    size -= 1
+    when, what = heap[size, 0], heap[size, 1]
+    place, child = 0, 1
+    while child < size:
+        if child + 1 < size and heap[child + 1, 0] < heap[child, 0]:
+            child += 1
+        if when <= heap[child, 0]:
+            break
+        heap[place, 0], heap[place, 1] = heap[child, 0], heap[child, 1]
+        place, child = child, 2 * child + 1
+    heap[place, 0], heap[place, 1] = when, what
+    return size
+
+
+@compiled
+def sort(pairs: Longs, size: int) -> None:
+    """Sort so many pairs by both numbers, in place, by Shell's method."""
+    gap = size // 2
+    while gap:
+        for start in range(gap, size):
+            when, what = pairs[start, 0], pairs[start, 1]
+            place = start
+            while place >= gap and (
+                pairs[place - gap, 0] > when or (pairs[place - gap, 0] == when and pairs[place - gap, 1] > what)
+            ):
+                pairs[place, 0], pairs[place, 1] = pairs[place - gap, 0], pairs[place - gap, 1]
+                place -= gap
+            pairs[place, 0], pairs[place, 1] = when, what
+        gap //= 2
+
+
+@compiled
+def tell(happened: int, first: Unsigned, waiting: Unsigned, moment: Longs, met: Unsigned, things: int) -> int:
+    """An event has happened: those that wait for it have one need less; returns the number of things in ``met``."""
+    for k in range(first[happened], first[happened + 1]):
+        thing = waiting[k]
+        moment[thing] += 1
+        if moment[thing] == NEVER:
+            met[things] = thing
+            things += 1
+    return things
+
+
+@compiled
+def with_ports(work: Work, lanes: Lanes, order: Order | None, room: tuple[Instant, Queues], times: Times) -> None:
+    """Fill in the times: one instant after the other, each until it has settled.
 
     The transfers that wait on a lane are a list, in their order. Only the first can be next: once it has started, the
-    ports of all the others are taken.
+    ports of all the others are taken. Where there is no ``order``, what is about it isn't compiled.
     """
-    offsets, rank_of, duration, ptr, event, route, occupancy, latency = work
+    offsets, rank_of, duration, ptr, _, route, occupancy, latency = work
     lane_of, ports, lanes_ptr, lanes_at = lanes
-    mine, theirs, rivals_ptr, rivals, ties = order
-    waits_turn = np.zeros(len(mine), np.bool_)  # by transfer; of no length where none takes turns
-    has_left = np.zeros(len(mine), np.bool_)
+    instant, queues = room
+    first, waiting, at, busy, heap, met = instant
+    taken, head, tail, before, after, is_touched, touched, turns = queues
+    moment, transfer_start = times
+    if order is not None:
+        mine, theirs, rivals_ptr, rivals, ties, waits_turn, has_left = order
     n, t, ranks = len(duration), len(route), len(offsets) - 1
-    first, waiting = waiting_for(2 * n + 3 * t, ptr, event)
     begins = first[0] < first[n]  # whether anything waits for events of a kind at all
     starts = first[2 * n] < first[2 * n + t]
     leaves = first[2 * n + t] < first[2 * n + 2 * t]
     held = ptr[n] < ptr[2 * n]
     for thing in range(2 * n + t):
         moment[thing] = NEVER - (ptr[thing + 1] - ptr[thing])
-    at = offsets[:-1].copy()
-    busy = np.zeros(ranks, np.bool_)
-    taken = np.zeros(len(lanes_ptr) - 1, np.bool_)
-    head = np.full(len(ports), NONE, np.int32)
-    tail = np.full(len(ports), NONE, np.int32)
-    before = np.empty(t, np.int32)
-    after = np.empty(t, np.int32)
-    is_touched = np.zeros(len(ports), np.bool_)
-    touched = np.empty(len(ports), np.uint32)  # lanes that may have one to start
-    turns = np.empty((len(ports), 2), np.int64)  # the first of each of those: (ready time, transfer)
-    heap = np.empty((ranks + t, 2), np.int64)  # what will end, leave or arrive: (time, event)
-    met = np.empty(2 * n + t + ranks, np.uint32)  # things whose needs are all met, to be looked at in this instant
     touches = coming = things = int(np.int64(0))  # of a plain 0 all that is called would be compiled a second time
     for rank in range(ranks):
         if offsets[rank] < offsets[rank + 1]:
@@ -159,7 +121,7 @@ def with_ports(work: Work, lanes: Lanes, order: Order, moment: Longs, transfer_s
                 if happened >= 2 * n + 2 * t:
                     continue
                 used = route[happened - 2 * n - t]
-                if len(mine):
+                if order is not None:
                     has_left[happened - 2 * n - t] = True
                     for k in range(rivals_ptr[happened - 2 * n - t], rivals_ptr[happened - 2 * n - t + 1]):
                         if waits_turn[rivals[k]]:
@@ -206,7 +168,7 @@ def with_ports(work: Work, lanes: Lanes, order: Order, moment: Longs, transfer_s
                     things = tell(n + row, first, waiting, moment, met, things)
                 continue
             transfer = thing - 2 * n
-            if len(mine) and mine[transfer] != NONE and not waits_turn[transfer]:
+            if order is not None and mine[transfer] != NONE and not waits_turn[transfer]:
                 since, other = moment[n + mine[transfer]], moment[n + theirs[transfer]]
                 if 0 <= since < other or (ties and since == other and mine[transfer] > theirs[transfer]):
                     for k in range(rivals_ptr[transfer], rivals_ptr[transfer + 1]):
