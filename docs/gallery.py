@@ -103,5 +103,5 @@ def _fields(model: type[Schedule]) -> Iterator[str]:
     yield "| setting | default | what it is |"
     yield "|---|---|---|"
     for key, field in fields.items():
-        default = "required" if field.is_required() else default_of(field.getdefault_of(call_default_factory=True))
+        default = "required" if field.is_required() else default_of(field.get_default(call_default_factory=True))
         yield f"| `{key}` | {default} | {cell(schema[key].get('description', ''))} |"

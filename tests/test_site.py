@@ -48,3 +48,21 @@ def test_site(site: Path) -> None:
         path.name for path in site.rglob("*.html") if ASKED_OF_THE_NETWORK.search(path.read_text(encoding="utf-8"))
     }
     assert asking == set()
+
+
+def test_pages_are_made_of_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A schedule's page with its settings, and every page of the reference; the site itself is built among slow tests."""
+    monkeypatch.syspath_prepend(str(readme.ROOT / "docs"))
+    import gallery
+    import reference
+
+    page = gallery._schedule_page(
+        "interleaved_1f1b", known()["interleaved_1f1b"], gallery.example("interleaved_1f1b", tmp_path)
+    )
+    assert "| `virtual_stages` | `2` |" in page
+    assert "closed form: 285 ms" in page  # (vm + p - 1)(F + B) / v for v = 2, m = 8, p = 4 and F + B = 30 ms
+    assert "| `ranks` | required | Devices in the pipeline (p). |" in reference.settings()
+    assert "| `--set` |" in reference.commands()
+    assert "| `bubble_ratio` | 1 | low |" in reference.figures()
+    assert ".. autofunction:: simulate" in reference.python()
+    assert "## " in reference.published(readme.ROOT / "results" / "reference" / "papers.csv")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
+from ppsim._latest import Latest
 from ppsim.analysis.specify import specify
 from ppsim.config.experiment import Experiment
+from ppsim.costs import AnyCosts, GivenCosts, Setting
+from ppsim.costs.base import StageCosts
 from ppsim.engine import Engine, fastest, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, ScheduleError, shown
@@ -20,8 +23,8 @@ from ppsim.schedules import Problem, Schedule
 from ppsim.schedules.from_file import FromFile
 
 KEPT = 64
-"""Orders that are kept, those of the latest cases."""
-_BEYOND_SIZES = frozenset({"costs", "hop", "speed", "op_overhead", "room"})
+"""Orders that are kept, and costs, those of the latest cases."""
+_BEYOND_SIZES = frozenset({"costs", "topology", "hop", "speed", "op_overhead", "room"})
 """What a problem says beside sizes and placement."""
 
 
@@ -42,11 +45,12 @@ class Flow:
     """Simulates one experiment after the other.
 
     Orders are made once of those with the same schedule and sizes, unless that schedule looked at more; the structure
-    of their plans likewise (``Structures``).
+    of their plans likewise (``Structures``), and what its ops take and hold of those with the same costs.
     """
 
     def __init__(self) -> None:
         self._orders: dict[Hashable, tuple[CheckedOrders, Schedule]] = {}
+        self._costs: Latest[tuple[StageCosts, GivenCosts]] = Latest(KEPT)
         self._structures = Structures()
 
     def execute(self, experiment: Experiment, engine: Engine | None, watch: Watch | None = None) -> Executed:
@@ -58,7 +62,7 @@ class Flow:
         watch = watch or Watch()
         if not isinstance(experiment, Experiment):
             raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
-        problem = experiment.problem(compiled=(engine or fastest()) == "compiled")
+        problem = experiment.problem((engine or fastest()) == "compiled", self._costs_of)
         per_step = _per_step(experiment, problem)
         spec = specify(experiment, problem)
         orders = self._checked(experiment.schedule, problem)
@@ -72,12 +76,18 @@ class Flow:
         executed = Run(timeline.plan, timeline, problem, SIMULATED, **per_step)
         return Executed(experiment, problem, orders, plan, executed, name)
 
+    def _costs_of(self, costs: AnyCosts, setting: Setting) -> StageCosts:
+        """``costs.stage_costs(setting)``, worked out once of the same costs where these are given."""
+        if not isinstance(costs, GivenCosts):  # those of a model are kept where they are made
+            return costs.stage_costs(setting)
+        return self._costs.of((id(costs), *costs.depends_on(setting)), lambda: (costs.stage_costs(setting), costs))[0]
+
     def _checked(self, schedule: Schedule, problem: Problem) -> CheckedOrders:
         """What the schedule lists. Raises ScheduleError where that is no legal schedule."""
         key = _sizes(schedule, problem)
-        if key in self._orders:
-            return self._orders[key][0]
-        watched = _Watched(**vars(problem))
+        if key is not None and (known := self._orders.get(key)) is not None:
+            return known[0]
+        watched = _Watched(**{field.name: getattr(problem, field.name) for field in fields(problem)})
         orders = schedule.orders(watched)
         if not isinstance(orders, Orders):
             raise ScheduleError(

@@ -68,6 +68,16 @@ def reasons(status: str, given: Sequence[tuple[str, str]]) -> None:
         typer.echo(line, err=True)
 
 
+def check_best(path: Path | None, row: int, why_not: str | None = None) -> None:
+    """Raises ConfigError for a row that nothing writes, or a config that can't be written in this run."""
+    from ppsim.errors import ConfigError
+
+    if path is None and row != 1:
+        raise ConfigError(f"--row: says which config --write-best writes; give --write-best FILE with row {row}")
+    if path is not None and why_not is not None:
+        raise ConfigError(f"--write-best: {why_not}")
+
+
 def write_best(path: Path, base: Base, rows: list[dict[str, Any]], row: int) -> None:
     """Write the config of a row of the table of the best, counted from 1."""
     from ppsim.cli.files import text_written

@@ -33,7 +33,9 @@ def search(
     from ppsim.sweeps import search as searching
     from ppsim.sweeps.columns import parameters
     from ppsim.sweeps.crew import Crew
+    from ppsim.sweeps.report import not_given
 
+    cases.check_best(best, row, f"row {row} of the {top} that --top asks for" if row > top else None)
     base, varied, _ = cases.base_of(config, set_)
     if gpus is not None:
         own = [varied.where] if isinstance(varied.where, str) else varied.where
@@ -61,7 +63,7 @@ def search(
     if json_:
         typer.echo(json.dumps({**_search_json(space, found, limits), "runner_up": runner_up}, indent=2))
     else:
-        display_sweep.search(space, found, limits, columns)
+        display_sweep.search(space, found, limits, columns, not_given(base.text, columns))
         if runner_up is not None:
             display_sweep.runner_up(runner_up)
     if best is not None:

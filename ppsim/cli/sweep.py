@@ -53,6 +53,9 @@ def sweep(
 
     part = None if shard is None else folders.Shard.parse(shard)
     check_figure(rank_by)
+    cases.check_best(best, row, "--dry-run simulates nothing" if dry_run else None)
+    if part is not None:
+        cases.check_best(best, row, "a shard doesn't know the best of all; give it to a sweep without --shard")
     base, varied, name = cases.base_of(config, set_)
     columns = parameters(varied)
     if dry_run:

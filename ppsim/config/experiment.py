@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ from ppsim.config.splitting import (
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import KINDS, AnyCosts, CostsField, ProfileCosts, Setting, TransformerCosts
+from ppsim.costs.base import StageCosts
 from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
@@ -92,6 +93,14 @@ class Experiment(Model):
         if found:
             raise config_error(found)
         return self
+
+    @classmethod
+    def of_parts(cls, parts: Mapping[str, Any]) -> Experiment:
+        """An experiment of parts that are validated, each by itself. Raises ConfigError where they don't agree."""
+        made = cls.model_construct(**parts)
+        if found := list(disagreements({**dict.fromkeys(cls.model_fields), **parts})):
+            raise config_error(found)
+        return made
 
     @property
     def placement(self) -> Placement:
@@ -160,12 +169,18 @@ class Experiment(Model):
             raise config_error(wrong)
         return changed
 
-    def problem(self, compiled: bool = False) -> Problem:
-        """Sizes and stage costs; ``compiled`` where the run has chosen the compiled engine."""
+    def problem(
+        self, compiled: bool = False, costs_of: Callable[[AnyCosts, Setting], StageCosts] | None = None
+    ) -> Problem:
+        """Sizes and stage costs; ``compiled`` where the run has chosen the compiled engine.
+
+        ``costs_of(costs, setting)`` may give the stages' costs where they are known already.
+        """
         schedule, parts = self.schedule, self._parts()
         setting, slices = with_split(self.partition, parts), schedule.cut()
-        placement, costs = setting.placement, self.costs.stage_costs(setting)
-        problem = Problem(
+        placement = setting.placement
+        costs = self.costs.stage_costs(setting) if costs_of is None else costs_of(self.costs, setting)
+        return Problem(
             ranks=self.pipeline.ranks,
             microbatches=self.pipeline.microbatches * len(slices),
             placement=placement,
@@ -174,11 +189,11 @@ class Experiment(Model):
             stream=schedule.asynchronous,
             update_every=self.pipeline.microbatches if schedule.double_buffered else 1,
             slices=slices,
+            topology=None if self.cluster is None else parts.topology,
             op_overhead=self.runtime.op_overhead,
             compiled=compiled,
             room=self.cluster.device.memory if self.cluster is not None and self.pipeline.recompute == "none" else None,
         )
-        return problem if self.cluster is None else problem.on(parts.topology)
 
 
 def _with_preset(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -244,7 +259,7 @@ def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
         if not illegal:
             yield Mistake(("schedule",), str(error))
         return
-    if misplaced := list(placement_problems(placement, pipeline.ranks)):
+    if misplaced := placement_problems(placement, pipeline.ranks):
         if not illegal:
             yield from (Mistake(("schedule",), text) for text in misplaced)
         return

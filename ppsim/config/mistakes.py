@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -57,7 +58,7 @@ def _message(detail: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
             hint = did_you_mean(str(value), choices)
             return f"{_shown(value)} is not one of {', '.join(choices)}{hint}"
         case "int_type" | "int_parsing" | "int_from_float":
-            return f"{_shown(value)} is not a whole number"
+            return f"{_shown(value)} is not a whole number{_whole_meant(value)}"
         case "float_type" | "float_parsing" | "finite_number":
             return f"{_shown(value)} is not a number"
         case "bool_type" | "bool_parsing":
@@ -89,6 +90,15 @@ def _message(detail: ErrorDetails, model: type[BaseModel], loc: tuple[int | str,
             return str(context["error"])
         case _:
             return f"{detail['msg']} (given: {_shown(value)})"
+
+
+def _whole_meant(value: object) -> str:
+    """The whole number that a text stands for, or those beside a number."""
+    if isinstance(value, str) and (digits := value.strip().replace("_", "").replace(",", "")).isdecimal():
+        return f", but text; write {int(digits)}" if len(digits) <= 20 else ""
+    if isinstance(value, float) and abs(value) < 1e15:
+        return f"; {math.floor(value)} and {math.ceil(value)} are"
+    return ""
 
 
 def _elsewhere(loc: tuple[int | str, ...]) -> str:

@@ -19,6 +19,9 @@ SEMANTICS = 1
 """Version of the simulation's semantics: a change of meaning changes every config's id."""
 
 
+_CANONICAL = sorted(set(Experiment.model_fields) - {"name", "sweep"})
+
+
 def settings(experiment: Experiment) -> dict[str, Any]:
     """Every setting with its default, as plain data that ``load`` reads back; what is unset is left out."""
     return _without_nothing(experiment.model_dump(mode="json", fallback=_by_class))  # type: ignore[no-any-return]
@@ -40,13 +43,10 @@ def config_id(experiment: Experiment, text_of: Callable[[Any], str] | None = Non
 
     ``text_of`` may give a section's ``section_text`` where it is known already.
     """
-    sections = {
-        key: section
-        for key in type(experiment).model_fields
-        if key not in {"name", "sweep"} and (section := getattr(experiment, key)) is not None
-    }
-    written = (f"{json.dumps(key)}:{(text_of or section_text)(sections[key])}" for key in sorted(sections))
-    text = f"[{SEMANTICS},{{{','.join(written)}}}]"
+    text_of = text_of or section_text
+    sections = ((key, getattr(experiment, key)) for key in _CANONICAL)
+    written = ",".join([f'"{key}":{text_of(section)}' for key, section in sections if section is not None])
+    text = f"[{SEMANTICS},{{{written}}}]"
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -42,7 +42,7 @@ class Runtime(Model):
     """What every compute op costs beside its own time."""
     grad_sync: Literal["end", "overlapped"] = "end"
     """When a stage's gradients are summed over the replicas: after the rank's last op, or right after the stage's last
-    backward, beside what still runs."""
+    backward, beside what still runs. Of PipeDream's rounds: before the next one, or beside it."""
     barrier: Flag = True
     """Whether a step starts only when the one before has ended on every rank."""
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from ppsim._latest import Latest
 from ppsim.config.mistakes import Mistake
 from ppsim.config.pipeline import Pipeline
 from ppsim.config.planning import plan, profile_of, replicas_for
@@ -21,7 +21,7 @@ from ppsim.costs.partition.layout import SplitError, nearly_equal
 from ppsim.costs.partition.memory import Room, fullest
 from ppsim.costs.partition.pace import step_ns
 from ppsim.costs.partition.question import Hop, Question
-from ppsim.costs.partition.rows import Rows, laid_out, listed, uneven, uniform
+from ppsim.costs.partition.rows import Rows, laid_out, largest_v, listed, uneven, uniform
 from ppsim.costs.setting import FREE_CLUSTER, Recompute
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
@@ -34,7 +34,6 @@ from ppsim.units import to_ns
 MOST_OPS, MOST_TRIED = 2_000_000, 20_000
 """Orders with more than so many ops aren't looked through for what is alive at once: memory caps no split
 then. With more than the second number, an even split isn't tried beside the balanced one."""
-REMEMBERED = 64
 ZERO = Fraction(0)
 Rule = str | Sequence[int] | None
 
@@ -89,23 +88,19 @@ def split(rule: Rule, parts: Parts) -> Split | None:
 
     Raises SplitError for a rule that can't be followed.
     """
-    if isinstance(parts.costs, GivenCosts) and parts.pipeline.layers is None:
-        if rule not in (None, UNIFORM):
-            raise SplitError(
-                "shares out a model's layers, and costs of kind given have none: give pipeline.layers, or costs of "
-                "kind transformer or profile"
-            )
+    if _stands_alone(rule, parts.costs, parts.pipeline):
         return None
     key = (*(id(part) for part in (parts.costs, parts.schedule, parts.pipeline, parts.setting.cluster)), str(rule))
-    if key not in _known:
-        _known[key] = (parts, _split(rule, parts))
-        while len(_known) > REMEMBERED:
-            _known.popitem(last=False)
-    return _known[key][1]
+    return _KNOWN.of(key, lambda: (_split(rule, parts), parts))[0]
 
 
-_known: OrderedDict[tuple[Any, ...], tuple[Parts, Split]] = OrderedDict()
-"""Splits by what they were asked for; the parts are kept, so that what has their id is they."""
+_KNOWN: Latest[tuple[Split, Parts]] = Latest(64)
+"""Splits by what they were asked for."""
+
+
+def _stands_alone(rule: Rule, costs: AnyCosts, pipeline: Pipeline) -> bool:
+    """Whether costs are given for stages and there is nothing to share out."""
+    return pipeline.layers is None and rule in (None, UNIFORM) and isinstance(costs, GivenCosts)
 
 
 def with_split(rule: Rule, parts: Parts) -> Setting:
@@ -115,6 +110,11 @@ def with_split(rule: Rule, parts: Parts) -> Setting:
 
 
 def _split(rule: Rule, parts: Parts) -> Split:
+    if isinstance(parts.costs, GivenCosts) and parts.pipeline.layers is None:
+        raise SplitError(
+            "shares out a model's layers, and costs of kind given have none: give pipeline.layers, or costs of "
+            "kind transformer or profile"
+        )
     layers = parts.layers
     rows = Rows.of(layers)
     rule = default_rule(parts.costs) if rule is None else rule
@@ -150,7 +150,8 @@ def _balanced(layers: LayerCosts, rows: Rows, parts: Parts) -> Balanced:
             speed * len(placement.ranks_of[held[0]]) for speed, held in zip(speeds, placement.stages_of, strict=True)
         ]
     messages = [layers.layers[end - 1].message for end in begins[1:]]
-    question = Question(times, placement.stages_of, excess, speeds, messages, _hops(placement, parts.topology))
+    hops = _hops(placement, parts.topology)
+    question = Question(times, placement.stages_of, excess, speeds, messages, hops, room is not None and room.hopeless)
     found = balanced(question)
     ends = [0, *accumulate(found.split)]
     found = found._replace(split=tuple(begins[b] - begins[a] for a, b in pairwise(ends)))
@@ -281,7 +282,7 @@ def planned(parts: Mapping[str, Any]) -> Schedule:
 
 def split_mistakes(parts: Mapping[str, Any], schedule: Schedule) -> Iterator[Mistake]:
     """What is wrong with the layers' number and the way in which they are shared out."""
-    if "partition" not in parts:
+    if "partition" not in parts or _stands_alone(parts["partition"], parts["costs"], parts["pipeline"]):
         return
     found = parts_of(parts["costs"], schedule, parts["pipeline"], parts.get("cluster"))
     layers = found.pipeline.layers
@@ -294,4 +295,5 @@ def split_mistakes(parts: Mapping[str, Any], schedule: Schedule) -> Iterator[Mis
     try:
         split(parts["partition"], found)
     except SplitError as error:
-        yield Mistake(("partition",), str(error))
+        more = largest_v(Rows.of(found.layers).layers, found.pipeline.ranks, found.setting.placement.stages)
+        yield Mistake(("partition",), f"{error}{more}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Hashable, Iterator
 from fractions import Fraction
 from operator import add
 from typing import Literal
@@ -17,6 +17,12 @@ from ppsim.units import Size, Time, show
 
 ZERO, ONE = Fraction(0), Fraction(1)
 NOTHING: Values = ()
+
+
+def without_memory(given: Collection[str]) -> list[str]:
+    """What takes memory in every training and isn't among the settings that are given, in words."""
+    words = {"activation": "activations", "weights": "weights"}
+    return [text for name, text in words.items() if name not in given]
 
 
 class GivenCosts(Model):
@@ -69,10 +75,7 @@ class GivenCosts(Model):
     """The micro-batch size at which these costs were measured; another one scales times, activation and messages."""
 
     def _lists(self) -> Iterator[tuple[str, list[Fraction]]]:
-        for key in type(self).model_fields:
-            value = getattr(self, key)
-            if isinstance(value, list):
-                yield key, value
+        return ((key, value) for key, value in vars(self).items() if isinstance(value, list))
 
     def problems(self, setting: Setting) -> Iterator[tuple[str, str]]:
         """(key, what is wrong) with these costs on these stages."""
@@ -151,6 +154,10 @@ class GivenCosts(Model):
         """The micro-batch size over the one at which the costs were measured."""
         size, measured = setting.micro_batch, self.micro_batch_size
         return Fraction(size, measured) if size is not None and measured is not None else ONE
+
+    def depends_on(self, setting: Setting) -> tuple[Hashable, ...]:
+        """All of a setting that ``stage_costs`` depends on."""
+        return setting.placement, setting.split, setting.micro_batch, setting.parts
 
     def stage_costs(self, setting: Setting) -> StageCosts:
         """Costs per stage, of a slice of a microbatch where these are cut."""

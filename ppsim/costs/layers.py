@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import accumulate, pairwise
 
+from ppsim._latest import Latest
 from ppsim.costs.base import StageCosts, Values
 
 ZERO = Fraction(0)
+KEPT = 64
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class LayerCosts:
     """The layers of a model in the order in which it runs them, the embedding first and the head last."""
 
     layers: tuple[Layer, ...]
+    _made: Latest[StageCosts] = field(default_factory=lambda: Latest(KEPT), init=False, repr=False, compare=False)
+    """Costs of the stages that were asked for."""
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -73,6 +77,9 @@ class LayerCosts:
         ``stages_of[rank]``: the stages on one device, which share its buffers (default: every stage has its own).
         Raises ValueError where the counts don't add up. An empty stage costs nothing and passes its input on.
         """
+        return self._made.of((tuple(split), tuple(map(tuple, stages_of))), lambda: self._stage_costs(split, stages_of))
+
+    def _stage_costs(self, split: Sequence[int], stages_of: Sequence[Sequence[int]]) -> StageCosts:
         if sum(split) != len(self.layers) or min(split, default=0) < 0:
             raise ValueError(f"a split into {list(split)} is not one of {len(self.layers)} layers")
         stages = [self.layers[begin:end] for begin, end in pairwise((0, *accumulate(split)))]

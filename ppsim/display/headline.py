@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim._words import percent, seconds, sizes
 from ppsim.analysis.alternatives import equal
+from ppsim.costs.given import GivenCosts, without_memory
 from ppsim.metrics.throughput import steps_to_see
 
 if TYPE_CHECKING:
@@ -85,26 +86,25 @@ def _memory_line(result: Result) -> str:
         text += "" if missing else ": fits"
     if not missing:
         return text
+    if not peak:
+        return f"unknown: {' and '.join(missing)} not given"
     unknown = ", so that whether it fits isn't known" if capacity is not None and peak <= capacity else ""
     return f"{text}; {' and '.join(missing)} not given{unknown}"
 
 
 def not_given(result: Result) -> list[str]:
     """What takes memory in every training and isn't in the costs: to ppsim it is nothing, in truth it is unknown."""
-    from ppsim.costs.given import GivenCosts
-
     costs = result.experiment.costs
-    if not isinstance(costs, GivenCosts):
-        return []
-    words = {"activation": "activations", "weights": "weights"}
-    return [text for name, text in words.items() if name not in costs.model_fields_set]
+    return without_memory(costs.model_fields_set) if isinstance(costs, GivenCosts) else []
 
 
 def rank_rows(result: Result, causes: int = 2) -> Iterator[list[str]]:
     """The table per rank as text, its idle time by the largest ``causes``; of many ranks the first and last ones."""
     rows = result.summary["per_rank"]
     held = result.plan.placement.stages_of
-    peaks = sizes([row["peak_memory_bytes"] for row in rows], result.plan.capacity)
+    unknown = bool(not_given(result))
+    kept = [None if unknown and not row["peak_memory_bytes"] else row["peak_memory_bytes"] for row in rows]
+    peaks = sizes(kept, result.plan.capacity)
     for row in rows:
         if len(rows) > RANKS_SHOWN and RANKS_SHOWN // 2 <= row["rank"] < len(rows) - RANKS_SHOWN // 2:
             if row["rank"] == RANKS_SHOWN // 2:

@@ -33,7 +33,7 @@ HEADS = {
 def figure(name: str, value: Any) -> str:
     """A figure as people write it, with the unit that its name ends in."""
     base = name.split(".")[0]
-    if value is None:
+    if value is None or (name == MEMORY and not value):  # nothing that takes memory was given
         return "–"
     if base.endswith("_bytes"):
         return size(value)
@@ -95,6 +95,12 @@ def _shown(rows: Sequence[dict[str, Any]], columns: Sequence[Column], figures: S
         out.print(printable(words), soft_wrap=True, markup=False)
 
 
+def _say_what_is_missing(missing: Sequence[str], out: Console) -> None:
+    """Peaks are of what was given."""
+    if missing:
+        out.print(f"peak memory leaves out {' and '.join(missing)}: not given")
+
+
 def reasons(status: str, given: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Lines that say why cases were skipped or failed: how many, why, and what the first of them sets."""
     groups = grouped(given)
@@ -116,6 +122,7 @@ def ranking(found: Ranking, columns: Sequence[Column]) -> None:
     if found.fitting < found.finished:
         out.print(f"{found.finished - found.fitting:,} of {found.finished:,} cases don't fit into memory: left out")
     figures = list(dict.fromkeys((found.figure, "step_time_s", "bubble_ratio", MEMORY)))
+    _say_what_is_missing(found.missing, out)
     out.print(f"best {len(found.best)} of {found.fitting:,}:")
     _shown(found.best, columns, figures, out)
     if len(found.front) > 1:
@@ -125,7 +132,9 @@ def ranking(found: Ranking, columns: Sequence[Column]) -> None:
         _shown(front, columns, figures, out)
 
 
-def search(space: Space, found: Found, limits: Sequence[str], columns: Sequence[Column]) -> None:
+def search(
+    space: Space, found: Found, limits: Sequence[str], columns: Sequence[Column], missing: Sequence[str]
+) -> None:
     """Print how much was simulated, the best cases, and what limits each."""
     out = console()
     share = 100 * found.simulated / space.legal
@@ -138,6 +147,7 @@ def search(space: Space, found: Found, limits: Sequence[str], columns: Sequence[
     if not found.best:
         out.print("no case fits into memory")
         return
+    _say_what_is_missing(missing, out)
     best = best_means("step_time_s")
     out.print(f"the best {len(found.best)} by {best}, as certain as if all had been simulated:", soft_wrap=True)
     tokens = ["tokens_per_s"] if found.best[0].get("tokens_per_s") is not None else []

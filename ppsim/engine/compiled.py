@@ -35,7 +35,7 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
     if watch is not None:
         watch.at("simulation", lambda: np.count_nonzero(end >= 0) / max(n, 1))
-    if np.all(plan.routes.egress == NONE) and plan.turns is None:
+    if not plan.ports and plan.turns is None:
         without_ports(work, Ranks.of(work), moment)
         transfer_start = ready  # nothing to wait for
     else:
@@ -43,7 +43,7 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
         room = Instant.of(work), Queues.of(work, lanes)
         with_ports(work, lanes, _order(plan), room, Times(moment, transfer_start))
     times = Recorded(start, end, ready, transfer_start)
-    if np.any(moment < 0) or np.any(transfer_start < 0):
+    if min(moment.min(initial=0), transfer_start.min(initial=0)) < 0:
         np.maximum(moment, NEVER, out=moment)
         raise explain(plan, times)
     return finished(plan, times, compiled=True)

@@ -116,7 +116,7 @@ class Cluster(Model):
             seen.setdefault(pair, index)
         yield from self._switch_problems(ranks)
         named = self.intra_node is not None or self.inter_node is not None or bool(self.links)
-        if named and ranks > 1:
+        if named and ranks > 1 and (self.intra_node is None or self.inter_node is None):
             pairs = [(topology.near(a, b)) for a, b in zip(range(ranks - 1), range(1, ranks), strict=True)]
             overridden = {(min(o.ranks), max(o.ranks)) for o in self.links if len(o.ranks) == 2}
             needed = [near for a, near in enumerate(pairs) if (a, a + 1) not in overridden]

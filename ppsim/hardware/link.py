@@ -38,6 +38,11 @@ class Link(Model):
         """Whether messages queue: a free link, and one with a latency alone, has no ports."""
         return self.bandwidth is not None or self.overhead > 0
 
+    def alone(self, size: Fraction | int) -> Fraction:
+        """Seconds for which a message of so many bytes holds the ports."""
+        carried = ZERO if self.bandwidth is None else size / self.bandwidth
+        return carried + self.overhead if self.overhead else carried
+
 
 class PairLink(Model):
     """What one pair of ranks has instead of the default, in both directions."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import numpy as np
 
 from ppsim.engine.timeline import PER_SECOND
@@ -12,16 +14,23 @@ from ppsim.ops import Kind, Longs
 
 def lead(run: Run) -> Longs:
     """Ns per rank of the forwards that must come before its first op: the earlier stages' shortest forwards."""
-    plan = run.plan
-    rows = plan.ops.index.select(Kind.F)
+    before = [0, *accumulate(_shortest_forward(run))]
+    return np.array([before[min(held)] if held else 0 for held in run.plan.placement.stages_of], np.int64)
+
+
+def _shortest_forward(run: Run) -> list[int]:
+    """Ns of each stage's shortest forward that runs by itself; 0 where there is none."""
+    plan, stages = run.plan, run.plan.placement.stages
+    rows, by_key = plan.ops.index.select(Kind.F), plan.ops.index.lookup(Kind.F)
+    if not plan.atomic and len(rows) == len(by_key) and plan.ops.index.extent.stages == stages and by_key.min() >= 0:
+        table = plan.duration[by_key].reshape(stages, -1)  # there is one of each
+        return table.min(axis=1).tolist()  # type: ignore[no-any-return]
     if plan.atomic:
         rows = rows[~np.append(plan.tail[1:], False)[rows]]
     far = np.iinfo(np.int64).max
-    shortest = np.full(plan.placement.stages, far, np.int64)
+    shortest = np.full(stages, far, np.int64)
     np.minimum.at(shortest, plan.ops.stage[rows], plan.duration[rows])
-    shortest[shortest == far] = 0
-    before = [0, *np.cumsum(shortest).tolist()]
-    return np.array([before[min(held)] if held else 0 for held in plan.placement.stages_of], np.int64)
+    return [0 if ns == far else ns for ns in shortest.tolist()]
 
 
 def _steps(run: Run) -> int:

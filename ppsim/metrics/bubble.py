@@ -22,9 +22,11 @@ def busy(run: Run) -> Longs:
 
 def per_rank(values: Longs, offsets: Longs) -> Longs:
     """Sums of a column over each rank's rows."""
-    sums = np.zeros(len(offsets) - 1, np.int64)
     some = offsets[1:] > offsets[:-1]
-    if np.any(some):
+    if some.all():
+        return np.add.reduceat(values, offsets[:-1])
+    sums = np.zeros(len(offsets) - 1, np.int64)
+    if some.any():
         sums[some] = np.add.reduceat(values, offsets[:-1][some])
     return sums
 

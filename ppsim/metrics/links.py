@@ -14,7 +14,7 @@ from ppsim.ops import Longs
 
 def messages(run: Run) -> Longs:
     """How many messages each route carries."""
-    return np.bincount(run.plan.transfers.route, minlength=len(run.plan.routes.src))
+    return run.plan.passes
 
 
 def _by_port(run: Run, per_message: Longs) -> Longs:

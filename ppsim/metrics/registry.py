@@ -36,23 +36,24 @@ def _in_order(registered: Iterable[Metric]) -> list[Metric]:
     return sorted(registered, key=lambda found: (not found.module.startswith(_OURS), found.module))
 
 
-def known(scope: Scope) -> dict[str, Metric]:
-    """The metrics of a scope by their names."""
+def known(scope: Scope, tables: bool | None = None) -> dict[str, Metric]:
+    """The metrics of a scope by their names: those that are tables, those that aren't, or (None) all."""
     _loaded()
-    return _of_scope(scope, tuple(METRICS.values()))
+    return _of_scope(scope, tables, tuple(METRICS.values()))
 
 
-@lru_cache(maxsize=len(get_args(Scope)))
-def _of_scope(scope: Scope, registered: tuple[Metric, ...]) -> dict[str, Metric]:
+@lru_cache(maxsize=3 * len(get_args(Scope)))
+def _of_scope(scope: Scope, tables: bool | None, registered: tuple[Metric, ...]) -> dict[str, Metric]:
     """Those of a scope: asked for in every run, whereas what is registered seldom changes."""
-    return {found.name: found for found in _in_order(registered) if found.scope == scope}
+    wanted = (found for found in _in_order(registered) if found.scope == scope)
+    return {found.name: found for found in wanted if tables in (None, found.unit == "table")}
 
 
 def chosen(names: Sequence[str] | None = None) -> dict[str, Metric]:
     """The figures of a whole run with these names, by default all that are one value. Raises ConfigError."""
-    figures = known("run")
     if names is None:
-        return {name: found for name, found in figures.items() if found.unit != "table"}
+        return known("run", tables=False)
+    figures = known("run")
     if isinstance(names, str):
         raise ConfigError(f"metrics: a list of names is due, as in ['{names}']")
     for name in names:
@@ -69,7 +70,7 @@ def scalars(run: Run) -> Row:
 
 def tables(run: Run) -> Row:
     """Every figure of the whole run that is several values, by its name."""
-    return {name: found.of(run) for name, found in known("run").items() if found.unit == "table"}
+    return {name: found.of(run) for name, found in known("run", tables=True).items()}
 
 
 def rows(run: Run, scope: Scope) -> list[Row] | None:

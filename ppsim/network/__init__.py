@@ -6,6 +6,7 @@ framework's transport; its name is what a config calls it.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 from ppsim.network.base import Load, Moments, Rule, Traffic, Transport
@@ -19,6 +20,7 @@ def rule_of(plan: Plan) -> Rule:
     return rule(plan.sharing)
 
 
+@cache
 def rule(name: str) -> Rule:
     """A rule by its name."""
     found: Rule = import_module(f"ppsim.network.sharing.{name}").RULE

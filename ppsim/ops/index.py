@@ -68,7 +68,7 @@ class Index:
 
     def has(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of these kinds."""
-        return any(self._present[kind] for kind in kinds)
+        return any(map(self._present.__getitem__, kinds))
 
     @cached_property
     def _present(self) -> list[bool]:

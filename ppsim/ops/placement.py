@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -46,22 +46,29 @@ class Placement:
         """Whether some stage is on more than one rank."""
         return any(len(ranks) > 1 for ranks in self.ranks_of)
 
+    @cached_property
+    def problems(self) -> tuple[str, ...]:
+        """What makes this no placement of any pipeline: a stage on no rank, a rank without a stage."""
+        return tuple(self._problems())
 
-def problems(placement: Placement, ranks: int) -> Iterator[str]:
-    """What makes this no placement of a pipeline of so many ranks: a stage on no rank, a rank without a stage."""
+    def _problems(self) -> Iterator[str]:
+        for rank, held in enumerate(self.stages_of):
+            if not held:
+                yield f"rank {rank} holds no stage"
+            elif min(held) < 0 or len(set(held)) < len(held):
+                yield f"rank {rank} holds the stages {', '.join(map(str, held))}; each is 0 or more, and named once"
+                return
+        used = {stage for held in self.stages_of for stage in held}
+        missing = next((stage for stage in range(len(used)) if stage not in used), None)
+        if missing is not None:
+            yield f"stage {missing} is on no rank, and the last stage is {max(used)}"
+
+
+def problems(placement: Placement, ranks: int) -> Sequence[str]:
+    """What makes this no placement of a pipeline of so many ranks."""
     if placement.ranks != ranks:
-        yield f"the placement is for {placement.ranks} ranks, the pipeline has {ranks}"
-        return
-    for rank, held in enumerate(placement.stages_of):
-        if not held:
-            yield f"rank {rank} holds no stage"
-        elif min(held) < 0 or len(set(held)) < len(held):
-            yield f"rank {rank} holds the stages {', '.join(map(str, held))}; each is 0 or more, and named once"
-            return
-    used = {stage for held in placement.stages_of for stage in held}
-    missing = next((stage for stage in range(len(used)) if stage not in used), None)
-    if missing is not None:
-        yield f"stage {missing} is on no rank, and the last stage is {max(used)}"
+        return [f"the placement is for {placement.ranks} ranks, the pipeline has {ranks}"]
+    return placement.problems
 
 
 def _checked(ranks: int, per_rank: int) -> None:

@@ -8,9 +8,14 @@ from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from ppsim.errors import PpsimError
 from ppsim.papers.paper import Figure, Fit, Paper, rows_of
 from ppsim.papers.runs import Runs, Values
+
+STEP = 0.001
+"""Of the logarithm of a constant, for slopes: much larger than the nanoseconds that times round to."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,7 @@ def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> d
     starts = [constant.start for constant in fit.constants.values()]
 
     def at(logs: Sequence[float]) -> dict[str, float]:
-        return {name: start * 2 ** (float(log) - 1) for name, start, log in zip(names, starts, logs, strict=True)}
+        return {name: start * 2 ** float(log) for name, start, log in zip(names, starts, logs, strict=True)}
 
     def errors(logs: Sequence[float]) -> list[float]:
         constants = at(logs)
@@ -213,8 +218,12 @@ def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> d
             out.append(runs.value(figure, filled) / published - 1)
         return out
 
-    # Steps are a part of the variable, which therefore isn't 0: much larger than the nanoseconds that times round to.
-    found = least_squares(errors, [1.0] * len(names), diff_step=1e-3, xtol=1e-7)
+    def slopes(logs: Sequence[float]) -> np.ndarray:
+        here = np.array(errors(logs))
+        steps = STEP * np.eye(len(names))
+        return np.stack([(np.array(errors(logs + step)) - here) / STEP for step in steps], axis=1)
+
+    found = least_squares(errors, np.zeros(len(names)), slopes, xtol=1e-7)
     return at(found.x)
 
 

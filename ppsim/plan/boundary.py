@@ -109,8 +109,9 @@ def wire(wiring: Wiring) -> None:
 def _gradient_sync(wiring: Wiring) -> None:
     """Buckets go one after the other, from when all copies are there; who waits for the sync waits for all copies'.
 
-    That is REDUCE_GRAD itself at the end of a step and in a stream, OPTIM where the sync is overlapped. The last bucket
-    of a rank is the last to arrive, since each leaves after the one before on the same way.
+    That is REDUCE_GRAD itself at the end of a step and in a stream; where the sync is overlapped, OPTIM, or of a
+    stream's rounds what takes them up. The last bucket of a rank is the last to arrive, since each leaves after the one
+    before on the same way.
     """
     ops, messages, events = wiring.ops, wiring.messages, wiring.events
     if not ops.index.has(Kind.REDUCE_GRAD):
@@ -131,12 +132,23 @@ def _gradient_sync(wiring: Wiring) -> None:
     who, member = groups.all_of(group_of[issuer[first]])
     wiring.sends.add(buckets[first][who], events.begin(member))
     syncs = issuer[first]
+    if wiring.spec.rounds_overlap:
+        waits = taken_up(ops, syncs)[who]
+        wiring.starts.add(waits[waits >= 0], events.arrive(last_bucket[member[waits >= 0]]))
+        return
     if wiring.spec.problem.stream or not wiring.spec.sync.overlapped:
         wiring.ends.add(syncs[who], events.arrive(last_bucket[member]))
         return
     optimizers = ops.index.select(Kind.OPTIM)
     place = np.searchsorted(optimizers, syncs)
     wiring.starts.add(optimizers[place][who], events.arrive(last_bucket[member]))
+
+
+def taken_up(ops: OpTable, syncs: Numbers) -> Numbers:
+    """Of rounds whose sync is overlapped, what takes each up: its OPTIM, else the rank's next sync; -1: nothing."""
+    updates = ops.index.select(Kind.REDUCE_GRAD, Kind.OPTIM)
+    after = updates[np.minimum(np.searchsorted(updates, syncs) + 1, len(updates) - 1)]
+    return np.where((after > syncs) & (ops.rank[after] == ops.rank[syncs]), after, -1)
 
 
 def _barrier(wiring: Wiring) -> None:

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from ppsim.errors import ConfigError, Notice
 from ppsim.ops import Kind, OpTable
 from ppsim.plan.check import CheckedOrders
-from ppsim.plan.durations import durations
-from ppsim.plan.holdings import static
 from ppsim.plan.lines import shared
 from ppsim.plan.routes import routed
 from ppsim.plan.sending import leave_at_once
-from ppsim.plan.sizes import Sizes, message_sizes
 from ppsim.plan.spec import PlanSpec
 from ppsim.plan.structure import Structures, structure_of
 from ppsim.plan.table import Plan
@@ -27,23 +22,23 @@ def build(orders: CheckedOrders, spec: PlanSpec, structures: Structures | None =
     Raises ConfigError where times or sizes add up to more than can be counted.
     """
     made = structure_of(orders, spec) if structures is None else structures.of(orders, spec)
-    ops, problem = made.ops, spec.problem
-    size = message_sizes(made.messages, ops, spec)
-    routes, ports, route = routed(made.ways, size, spec.topology)
+    ops, problem, loads = made.ops, spec.problem, made.loads(spec)
+    routes, ports, route = routed(made.ways, loads.messages, spec.topology)
     routes, lines = shared(routes, spec.topology)
+    held = loads.held(leave_at_once(ops, routes, spec.sending))
     capacity = spec.topology.cluster.device.memory
     plan = Plan(
         ops=ops,
-        duration=durations(ops, made.pairs, spec),
+        duration=loads.duration,
         atomic=len(made.pairs) > 0,
         start_needs=made.starts,
         end_needs=made.ends,
         transfers=made.transfers(route),
         routes=routes,
         ports=ports,
-        holdings=made.lifetimes.holdings(Sizes(ops, spec, size, leave_at_once(ops, routes, spec.sending))),
+        holdings=held.holdings,
         in_flight=made.lifetimes.in_flight,
-        static=static(problem),
+        static=loads.static,
         capacity=None if capacity is None else to_bytes(capacity),
         placement=problem.placement,
         microbatches=problem.microbatches // len(problem.slices),
@@ -55,17 +50,15 @@ def build(orders: CheckedOrders, spec: PlanSpec, structures: Structures | None =
         lines=lines,
         notices=tuple(_notices(ops, problem.costs.halves_assumed)),
     )
-    _countable(plan)
+    _countable(plan, loads.busy_ns, held.bytes)
     return plan if spec.sending.transport is None else spec.sending.transport(plan, spec.sending)
 
 
-def _countable(plan: Plan) -> None:
+def _countable(plan: Plan, busy_ns: float, size: float) -> None:
     """Raise ConfigError where sums over all ranks may be more than 64 bits hold: no figure is ever wrong by that."""
     routes, ranks = plan.routes, plan.ops.ranks
-    passes = np.bincount(plan.transfers.route, minlength=len(routes.src)).astype(float)
-    on_way = float(passes @ (routes.occupancy + routes.latency))
-    seconds = ranks * (plan.duration.sum(dtype=float) + on_way) / 1e9
-    size = np.sum(plan.holdings.bytes, dtype=float) + plan.static.sum(dtype=float)
+    on_way = float(plan.passes.astype(float) @ (routes.occupancy + routes.latency))
+    seconds = ranks * (busy_ns + on_way) / 1e9
     for what, value, counted in (("times", seconds, COUNTED["time"]), ("sizes", size, COUNTED["size"])):
         if value * counted.per_si > 2 * COUNTABLE:
             raise ConfigError(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from ppsim._latest import Latest
 from ppsim.hardware.cluster import Topology
 from ppsim.hardware.link import Link
 from ppsim.ops import NONE, Column, Constant, Ints, Longs, Numbers, narrowest
@@ -34,7 +34,7 @@ class Ways:
 
     ends: list[tuple[int, int]]
     of_message: Ints
-    _ports: dict[Hashable, Ports] = field(default_factory=dict, init=False, repr=False)
+    _ports: Latest[Ports] = field(default_factory=lambda: Latest(KEPT), init=False, repr=False)
 
     @classmethod
     def of(cls, src: Ints, dst: Ints, ranks: int) -> Ways:
@@ -57,11 +57,7 @@ class Ways:
         """What messages go through, found once for all topologies that agree in that."""
         if topology.seating is None:
             return self._through(topology)
-        if topology.seating not in self._ports:
-            while len(self._ports) >= KEPT:
-                del self._ports[next(iter(self._ports))]
-            self._ports[topology.seating] = self._through(topology)
-        return self._ports[topology.seating]
+        return self._ports.of(topology.seating, lambda: self._through(topology))
 
     def _through(self, topology: Topology) -> Ports:
         routes = [topology.replica_route(src) if src == dst else topology.route(src, dst) for src, dst in self.ends]
@@ -107,8 +103,7 @@ def _times(links: list[Link], sizes: list[int]) -> tuple[Longs, Longs]:
     for link, size in zip(links, sizes, strict=True):
         key = id(link), size
         if key not in made:
-            seconds = link.overhead if link.bandwidth is None else link.overhead + size / link.bandwidth
-            made[key] = to_ns(seconds), to_ns(link.latency)
+            made[key] = to_ns(link.alone(size)), to_ns(link.latency)
         rows.append(made[key])
     table = np.array(rows, np.int64).reshape(-1, 2).T
     return np.ascontiguousarray(table[0]), np.ascontiguousarray(table[1])

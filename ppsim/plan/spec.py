@@ -40,7 +40,8 @@ class Sync:
     bucket_bytes: int = 0
     """Gradients are sent in messages of so many bytes; 0: in one."""
     overlapped: bool = False
-    """A stage's gradients are summed beside what still runs; else when its rank has run the step's last op."""
+    """A stage's gradients are summed beside what still runs; else when its rank has run the step's last op. In a stream
+    of rounds: beside the next round, which waits for it before its own sync; else before anything else runs."""
     batch_normalised: tuple[int, ...] = ()
     """Stages whose neighbours wait for all of the step's microbatches."""
 
@@ -75,6 +76,11 @@ class PlanSpec:
     def steps(self) -> int:
         """How often the orders are run; a stream holds all of its steps."""
         return 1 if self.problem.stream else self.problem.steps
+
+    @property
+    def rounds_overlap(self) -> bool:
+        """Whether a stream's copies sum a round's gradients beside the next round."""
+        return self.problem.stream and self.problem.update_every == 1 and self.sync.overlapped
 
     @cached_property
     def weights(self) -> Weights:

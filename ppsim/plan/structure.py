@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from ppsim._latest import Latest
 from ppsim.ops import NONE, Constant, Ints, Numbers, OpTable
 from ppsim.plan.check import CheckedOrders
 from ppsim.plan.connect import connect
 from ppsim.plan.dependencies import Dependencies
 from ppsim.plan.holdings import Lifetimes
+from ppsim.plan.loads import Loads
 from ppsim.plan.messages import Messages
 from ppsim.plan.routes import Ways
 from ppsim.plan.spec import PlanSpec
@@ -21,6 +24,8 @@ from ppsim.plan.versions import versions
 
 KEPT = 16
 """Structures that are kept: a sweep comes back to a few, one after the other."""
+KEPT_ROWS = 64_000
+"""Ops of each structure whose times and sizes are kept, over all costs: a sweep varies links under the same ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +45,16 @@ class Structure:
     sends: Dependencies
     lifetimes: Lifetimes
     versions: Versions | None
+
+    @cached_property
+    def _loads(self) -> Latest[Loads]:
+        return Latest(max(1, KEPT_ROWS // max(1, len(self.ops))))
+
+    def loads(self, spec: PlanSpec) -> Loads:
+        """What its ops take and hold under the spec's costs; where they are few, the latest ones are kept."""
+        speed = spec.topology.cluster.speed
+        key = id(spec.problem.costs), tuple(speed) if isinstance(speed, list) else speed, spec.problem.op_overhead
+        return self._loads.of(key, lambda: Loads(self, spec))
 
     def transfers(self, route: Ints) -> Transfers:
         """The messages, each on its route."""
@@ -77,7 +92,7 @@ def decides(spec: PlanSpec) -> Hashable:
     return (
         (problem.placement, problem.microbatches, problem.steps, problem.stream, problem.update_every, problem.slices),
         (spec.sending, spec.sync, spec.recompute, spec.microbatch_weights, spec.barrier, spec.version),
-        (costs.atomic_pairs, tuple(seconds > 0 for seconds in costs.optimizer)),
+        (costs.atomic_pairs, tuple(map(bool, costs.optimizer))),
         costs.summed if sums else None,
         costs.message if spec.sending.eager_bytes is not None else None,
         spec.topology.cluster.sharing,
@@ -88,16 +103,11 @@ class Structures:
     """The structures of the latest plans, each by the orders and the settings that it follows from."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[int, Hashable], tuple[CheckedOrders, Structure]] = {}
+        self._made: Latest[tuple[Structure, CheckedOrders]] = Latest(KEPT)
 
     def of(self, orders: CheckedOrders, spec: PlanSpec) -> Structure:
-        """The structure of these orders under this spec, made if it isn't there."""
-        key = id(orders), decides(spec)  # the orders are kept, so that their id stays theirs
-        if key not in self._made:
-            while len(self._made) >= KEPT:
-                del self._made[next(iter(self._made))]
-            self._made[key] = orders, structure_of(orders, spec)
-        return self._made[key][1]
+        """The structure of these orders under this spec."""
+        return self._made.of((id(orders), decides(spec)), lambda: (structure_of(orders, spec), orders))[0]
 
 
 def _atomic_pairs(ops: OpTable) -> Numbers:

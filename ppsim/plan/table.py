@@ -211,6 +211,11 @@ class Plan:
         return Events(len(self.ops), len(self.transfers))
 
     @cached_property
+    def passes(self) -> Longs:
+        """How many messages go each route."""
+        return np.bincount(self.transfers.route, minlength=len(self.routes.src))
+
+    @cached_property
     def tail(self) -> Flags:
         """Rows that are the second of an atomic fused pair."""
         tail = np.zeros(len(self.ops), bool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ppsim.ops import Constant, Kind, Numbers, OpTable
+from ppsim.plan.boundary import taken_up
 from ppsim.plan.spec import PlanSpec
 from ppsim.plan.table import Category, Events, Holdings, Versions
 from ppsim.schedules.base import Problem
@@ -20,7 +21,7 @@ def versions(ops: OpTable, events: Events, spec: PlanSpec) -> Versions | None:
     problem = spec.problem
     if not problem.stream:
         return None
-    updates = _updates(ops, problem.update_every)
+    updates = _updates(ops, spec)
     forward = ops.index.select(Kind.F)
     current = _before(ops, updates, forward)
     version = current
@@ -41,11 +42,19 @@ def _backward_end(ops: OpTable) -> Numbers:
     return np.where(weight >= 0, weight, ops.index.lookup(Kind.B))
 
 
-def _updates(ops: OpTable, every: int) -> Numbers:
-    """The rows whose ends are updates: of every ``every``-th backward its OPTIM, else its sync, else itself."""
+def _updates(ops: OpTable, spec: PlanSpec) -> Numbers:
+    """The rows whose ends are updates: of a step's last backward its OPTIM, else its sync, else itself.
+
+    Of an overlapped sync it is what waits for it: nothing before that may count on the round's gradients.
+    """
+    every = spec.problem.update_every
     last = _backward_end(ops)
-    rows_by_key: list[Numbers] = [ops.index.lookup(Kind.OPTIM), ops.index.lookup(Kind.REDUCE_GRAD), last]
-    applied = np.where(rows_by_key[0] >= 0, rows_by_key[0], np.where(rows_by_key[1] >= 0, rows_by_key[1], last))
+    optimizer, sync = (np.asarray(ops.index.lookup(kind)) for kind in (Kind.OPTIM, Kind.REDUCE_GRAD))
+    summed = sync >= 0
+    if spec.rounds_overlap and np.any(summed):
+        sync = sync.copy()
+        sync[summed] = taken_up(ops, sync[summed])
+    applied = np.where(optimizer >= 0, optimizer, np.where(summed, sync, last))
     ends_a_step = np.arange(len(applied)) % ops.index.units % every == every - 1
     return np.sort(applied[(applied >= 0) & ends_a_step])
 

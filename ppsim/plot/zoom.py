@@ -49,8 +49,10 @@ def parts(view: View, width: float, form: Size) -> list[Part]:
     span = min(width * float(min(usual)) / (1.25 * labels.need(digits, font)), (view.high - view.low) / 3)
     p = plan.ops.ranks
     some = min(RANKS, p)
-    last, middle, first = (list(range(at, at + some)) for at in (p - some, (p - some) // 2, 0))
     timeline, busy = view.run.timeline, table.busy_rows(plan)
+    latest = int(plan.ops.rank[np.where(busy, timeline.end, -1).argmax()])
+    ends = min(max(latest - some // 2, 0), p - some)
+    last, middle, ending = (list(range(at, at + some)) for at in (p - some, (p - some) // 2, ends))
     begin = float(timeline.start[np.isin(plan.ops.rank, last) & busy].min())
     begin = min(begin, view.high - span)
     centre, name = (view.low + view.high) / 2, "steady state"
@@ -62,7 +64,7 @@ def parts(view: View, width: float, form: Size) -> list[Part]:
     return [
         Part("warm-up", last, begin, begin + span),
         Part(name, middle, centre - span / 2, centre + span / 2),
-        Part("end", first, view.high - span, view.high),
+        Part("end", ending, view.high - span, view.high),
     ]
 
 

@@ -102,9 +102,10 @@ class FromFile(Schedule):
         if self.sha256 not in (None, self.content_sha256):
             yield "schedule.sha256", f"{self.label} has changed: its content's sha256 is {self.content_sha256}"
         if len(tables) != ranks:
+            rows = "row" if len(tables) == 1 else "rows"
             yield (
                 "pipeline.ranks",
-                f"{ranks} ranks, but {self.label} has {len(tables)} rows, and a row is a rank; use {len(tables)}",
+                f"{ranks} ranks, but {self.label} has {len(tables)} {rows}, and a row is a rank; use {len(tables)}",
             )
         found = 1 + max(int(table.microbatch.max(initial=NONE)) for table in tables)
         if found != microbatches:

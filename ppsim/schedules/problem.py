@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import pairwise
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ppsim.costs import StageCosts
 from ppsim.hardware.cluster import Topology
-from ppsim.hardware.link import Link
+from ppsim.hardware.link import ZERO, Link
 from ppsim.ops import Grid, Kind, Ops, Orders, ops
 from ppsim.ops.placement import Placement
 
@@ -40,10 +40,8 @@ class Problem:
     """Of a stream: the minibatches whose gradients make one update."""
     slices: tuple[Slice, ...] = (Slice(),)
     """Where microbatches are cut, ``microbatches`` counts the slices of all, and ``costs`` are a mean slice's."""
-    hop: tuple[Fraction, ...] = ()
-    """Seconds that an output takes from each stage to the next, and its gradient back, on idle links (empty: none)."""
-    speed: tuple[Fraction, ...] = ()
-    """Speed of each rank (empty: 1)."""
+    topology: Topology | None = None
+    """The ranks' devices and links (None: all alike, and free)."""
     op_overhead: Fraction = Fraction(0)
     """Seconds that every op takes beside its cost."""
     compiled: bool = False
@@ -56,6 +54,20 @@ class Problem:
         """How many stages the model has."""
         return self.placement.stages
 
+    @cached_property
+    def hop(self) -> tuple[Fraction, ...]:
+        """Seconds that an output takes from each stage to the next, and its gradient back, on idle links.
+
+        Empty: none.
+        """
+        hop = () if self.topology is None else tuple(_hops(self.placement, self.costs.message, self.topology))
+        return hop if any(hop) else ()
+
+    @cached_property
+    def speed(self) -> tuple[Fraction, ...]:
+        """Speed of each rank (empty: 1)."""
+        return () if self.topology is None else tuple(map(self.topology.speed, range(self.ranks)))
+
     def op_seconds(self, kind: Kind, stage: int) -> Fraction:
         """What an op takes on its rank: its cost by the rank's speed, and the overhead."""
         speed = self.speed[self.placement.ranks_of[stage][0]] if self.speed else 1
@@ -63,9 +75,7 @@ class Problem:
 
     def on(self, topology: Topology) -> Problem:
         """The same on these ranks and links."""
-        hop = tuple(_hops(self.placement, self.costs.message, topology))
-        speed = tuple(topology.speed(rank) for rank in range(self.ranks))
-        return replace(self, hop=hop if any(hop) else (), speed=speed)
+        return replace(self, topology=topology)
 
     def held_throughout(self, rank: int) -> Fraction:
         """Bytes of weights, gradients and optimizer state that a rank holds all the time."""
@@ -91,15 +101,14 @@ class Problem:
 def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:
     """Seconds of each stage's message to the next stage, the links being idle; nothing where both are on one rank."""
     made: dict[tuple[int, int], tuple[Link, Fraction]] = {}  # a link is kept, so that its id stays its own
-    for stage, (mine, its) in enumerate(pairwise(placement.ranks_of)):
+    for size, mine, its in zip(message, placement.ranks_of, placement.ranks_of[1:], strict=False):
         if mine[0] == its[0]:
-            yield Fraction(0)
+            yield ZERO
             continue
         link = topology.link(mine[0], its[0])
-        key = id(link), id(message[stage])
+        key = id(link), id(size)
         if key not in made:
-            carried = message[stage] / link.bandwidth if link.bandwidth is not None else Fraction(0)
-            made[key] = link, link.overhead + carried + link.latency
+            made[key] = link, link.alone(size) + link.latency
         yield made[key][1]
 
 

@@ -100,22 +100,28 @@ class Resolver:
         """The experiment of plain settings. Raises ConfigError."""
         self._forget_if_many()
         written = {key: (key, self._json(value)) for key, value in settings.items() if key not in ("name", "sweep")}
-        if "runtime" in written:  # a preset depends on the schedule
-            written["runtime"] = ("runtime", f"{written['runtime'][1]} {written.get('schedule')}")
+        # A preset depends on the schedule; a runtime that isn't given is the default.
+        given = written["runtime"][1] if "runtime" in written else ""
+        written["runtime"] = ("runtime", f"{given} {written.get('schedule')}")
         if settings.get("partition") == PIPEDREAM:  # the schedule's replicas follow from all the rest
             written["schedule"] = ("schedule", json.dumps(settings))
         known_parts = {key: self._sections[at][0] for key, at in written.items() if at in self._sections}
+        if len(known_parts) == len(written):
+            return Experiment.of_parts({**settings, **known_parts})
         experiment = Experiment(**{**settings, **known_parts})
         for key, at in written.items():
             section = getattr(experiment, key)
-            if at not in self._sections and section is not None:
+            if at not in self._sections:
                 self._sections[at] = section, section_text(section)
                 self._texts[id(section)] = self._sections[at][1]
         return experiment
 
     def id_of(self, experiment: Experiment) -> str:
         """``config_id(experiment)``."""
-        return config_id(experiment, lambda section: self._texts.get(id(section)) or section_text(section))
+        return config_id(experiment, self._text)
+
+    def _text(self, section: Any) -> str:
+        return self._texts.get(id(section)) or section_text(section)
 
     def case(self, number: int, changes: Changes) -> Case:
         """A case of the sweep, legal or with the reason why it isn't."""

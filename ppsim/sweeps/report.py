@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ppsim.costs.given import without_memory
 from ppsim.errors import ConfigError, did_you_mean, printable
 from ppsim.metrics import known
 from ppsim.sweeps.columns import Column
@@ -30,6 +32,17 @@ class Ranking:
     fitting: int
     best: list[Figures]
     front: list[Figures]
+    missing: list[str]
+    """What takes memory and wasn't given, in words; a peak leaves it out."""
+
+
+def not_given(base: str, columns: Iterable[Column]) -> list[str]:
+    """The same of a sweep's base, its settings as JSON, and of what it varies."""
+    costs = json.loads(base).get("costs") or {}
+    varied = {column.name for column in columns}
+    if costs.get("kind", "given") != "given" or "costs" in varied:
+        return []
+    return without_memory({*costs, *(name.removeprefix("costs.") for name in varied)})
 
 
 def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
@@ -48,8 +61,9 @@ def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
     metric = known("run").get(figure.split(".")[0])
     if not same and metric is not None and metric.of_work:
         raise ConfigError(f"--rank-by: {figure} is not ranked: {why}; use bubble_ratio")
+    missing = not_given(file.about("base") or "{}", columns)
     if not counts.get("ok", 0):
-        return Ranking(figure, why, 0, 0, [], [])
+        return Ranking(figure, why, 0, 0, [], [], missing)
     fits = "status = 'ok' AND fits IS NOT 0" if any(column.name == "fits" for column in columns) else "status = 'ok'"
     name = f'"{figure}"'
     direction = "DESC" if metric is not None and metric.better == "high" else "ASC"
@@ -58,7 +72,7 @@ def ranking(file: SweepFile, rank_by: str | None = None) -> Ranking:
     ranked = f"{fits} AND {name} IS NOT NULL"
     best = [dict(zip(shown, row, strict=True)) for row in file.rows(shown, ranked, order, TOP)]
     fitting = sum(1 for _ in file.rows(["id"], fits))
-    return Ranking(figure, why, counts["ok"], fitting, best, _front(file, shown, ranked, order))
+    return Ranking(figure, why, counts["ok"], fitting, best, _front(file, shown, ranked, order), missing)
 
 
 def check_figure(rank_by: str | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -21,12 +22,16 @@ from ppsim.sweeps.figures import figures
 Task = tuple[str, str]
 """A case's id and what it sets, as JSON."""
 LONGEST_ERROR = 2000
+OBJECTS = 50_000
+"""Objects more than there were before, after which a worker looks for cycles among them; a case leaves none."""
 
 
 def begin() -> None:
     """Make this process a worker: it leaves Ctrl-C to its parent, and ends where that is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.freeze()
+    gc.set_threshold(OBJECTS)
     parent = os.getppid()
 
     def watch() -> None:

@@ -42,20 +42,23 @@ def _per_second(units: Iterable[str]) -> tuple[str, ...]:
 
 
 class _Kind(NamedTuple):
-    """What one dimension is called, which units it accepts and in which it is shown."""
+    """What one dimension is called, its unit in examples and the one to count in, those accepted and those shown."""
 
     noun: str
     example: str
+    counted: str
     accepted: tuple[str, ...]
     shown: tuple[str, ...]
 
 
 KINDS: Final[Mapping[str, _Kind]] = {
-    "time": _Kind("a time", "ms", (*_TIMES, *_MICRO), ("s", "ms", "us", "ns")),
-    "size": _Kind("a size", "GB", tuple(_SIZES), (*_BYTES, *_BINARY)),
-    "bandwidth": _Kind("a bandwidth", "GB/s", (*_per_second(_SIZES), *_BPS), _per_second((*_BYTES, *_BINARY, *_BITS))),
-    "rate": _Kind("a compute rate", "TFLOP/s", (*_per_second(_FLOPS), *_RATES), _per_second(_FLOPS)),
-    "flops": _Kind("an amount of work", "GFLOP", tuple(_FLOPS), tuple(_FLOPS)),
+    "time": _Kind("a time", "ms", "ns", (*_TIMES, *_MICRO), ("s", "ms", "us", "ns")),
+    "size": _Kind("a size", "GB", "B", tuple(_SIZES), (*_BYTES, *_BINARY)),
+    "bandwidth": _Kind(
+        "a bandwidth", "GB/s", "B/s", (*_per_second(_SIZES), *_BPS), _per_second((*_BYTES, *_BINARY, *_BITS))
+    ),
+    "rate": _Kind("a compute rate", "TFLOP/s", "FLOP/s", (*_per_second(_FLOPS), *_RATES), _per_second(_FLOPS)),
+    "flops": _Kind("an amount of work", "GFLOP", "FLOP", tuple(_FLOPS), tuple(_FLOPS)),
 }
 """What every dimension is called, and the units of its text."""
 _FACTORS: Final = {**_TIMES, **_MICRO, **_SIZES, **_BPS, **_FLOPS, **_RATES}
@@ -67,6 +70,7 @@ _NOT_FINITE: Final = re.compile(r" *[-+]?\.?(?:nan|inf|infinity)\b.*", re.IGNORE
 _BIT_OR_BYTE: Final = re.compile(r"([kmgt]?)(i?)(?:b|bits?|bytes?)(/s|ps)?", re.IGNORECASE)
 _MAX_TEXT: Final = 100
 _SMALLEST, _LARGEST = Fraction(1, 10**30), Fraction(10**30)
+_MANY: Final = 100_000
 COUNTABLE: Final = 2**61
 """The most nanoseconds or bytes that anything may be, so that a few of them add up within 64 bits."""
 
@@ -118,7 +122,9 @@ def parse(text: object, dimension: Dimension) -> Fraction:
     number, unit = match["number"], match["unit"]
     digits = number.lstrip("+-")
     if not unit:
-        raise ValueError(f"{given} is a bare number; write the unit, e.g. '{digits} {due.example}'")
+        # Nobody means 58720256 GB by 58720256: what is so large was counted in the smallest unit.
+        usual = due.counted if _decimal(number, given) >= _MANY else due.example
+        raise ValueError(f"{given} is a bare number; write the unit, e.g. '{digits} {usual}'")
     if unit not in _DIMENSION_OF:
         raise ValueError(f"{given}: unknown unit {unit!r}{_unit_meant(unit, dimension)}")
     if _DIMENSION_OF[unit] != dimension:
@@ -146,7 +152,7 @@ def _unit_meant(unit: str, dimension: Dimension) -> str:
     """What someone who wrote ``unit`` may have meant; a bit and a byte are never guessed, but asked for."""
     due = KINDS[dimension]
     if bits := _BIT_OR_BYTE.fullmatch(unit):
-        prefix, binary, per_second = bits[1].upper(), bits[2], "/s" if bits[3] else ""
+        prefix, binary, per_second = bits[1].upper(), bits[2], "/s" if dimension == "bandwidth" else ""
         kilo = "k" if prefix == "K" else prefix
         byte = f"{prefix}iB" if binary and prefix else f"{kilo}B"
         return f"; did you mean '{kilo}bit{per_second}' or '{byte}{per_second}'?"

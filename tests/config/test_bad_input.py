@@ -64,6 +64,15 @@ TABLE: list[tuple[str, str, list[str]]] = [
     ("list for a scalar", changed("ranks: 4", "ranks: [4]"), [
         "x.yaml:2:12: pipeline.ranks: a list is not a whole number",
     ]),
+    ("a text for a number", changed("ranks: 4", "ranks: '4'"), [
+        "x.yaml:2:12: pipeline.ranks: '4' is not a whole number, but text; write 4",
+    ]),
+    ("underscores in a number", changed("ranks: 4", "ranks: 1_000"), [
+        "x.yaml:2:12: pipeline.ranks: '1_000' is not a whole number, but text; write 1000",
+    ]),
+    ("a part of a rank", changed("ranks: 4", "ranks: 4.5"), [
+        "x.yaml:2:12: pipeline.ranks: 4.5 is not a whole number; 4 and 5 are",
+    ]),
     ("truth value for a number", changed("ranks: 4", "ranks: true"), [
         "x.yaml:2:12: pipeline.ranks: true is not a whole number",
     ]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,28 @@ def test_what_a_split_is_thought_to_need_is_what_a_run_needs(experiment, schedul
     for rank, held in enumerate(placement.stages_of):
         thought, measured = room.needed(rank, [spans[s] for s in held]), run[rank]["peak_memory_bytes"]
         assert thought == pytest.approx(measured, rel=0.01), (rank, schedule)  # a message on its way may be more
+
+
+@pytest.mark.parametrize("schedule", ["1f1b", {"name": "interleaved_1f1b", "virtual_stages": 2}, "zbv"])
+def test_where_any_split_fits_it_is_not_called_hopeless(experiment, schedule):
+    model = {"like": "llama-3-8b", "layers": 6}
+    found = experiment(MODEL, costs__model=model, schedule=schedule, partition="balanced", pipeline__ranks=2)
+    parts = parts_of(found.costs, found.schedule, found.pipeline, found.cluster)
+    stages, placement = found.placement.stages, found.placement
+    orders = found.schedule.orders(found.problem())
+
+    def room(capacity: int) -> Room:
+        layers_of = found.costs.layer_costs(parts.setting, "none")
+        none = [False] * stages
+        return Room(Fraction(capacity), [layers_of] * stages, none, placement.stages_of, fullest(orders, placement))
+
+    def needed(split: tuple[int, ...]) -> int:
+        spans = spans_of(split)
+        return max(room(0).needed(rank, [spans[s] for s in held]) for rank, held in enumerate(placement.stages_of))
+
+    cuts = combinations(range(1, 8), stages - 1)  # embedding, six layers, head
+    least = min(needed(tuple(b - a for a, b in pairwise((0, *cut, 8)))) for cut in cuts)
+    assert not room(least).hopeless and room(least // 2).hopeless
 
 
 # --- rules, lists and layouts ----------------------------------------------------------------------------------------
@@ -234,6 +257,8 @@ def test_the_report_names_the_slowest_stage_and_a_better_split(experiment):
         (MODEL, {"partition": "pipedream"}, "partition: 'pipedream' plans stages on several ranks each"),
         (MODEL, {"pipeline__layers": 60, "partition": "balanced"}, "pipeline.layers: 60 layers, and costs of kind transformer have 61"),
         (EQUAL, {"pipeline__layers": 3, "partition": "balanced"}, "partition: 3 layers are too few for 4 stages, each of which needs one; at most 3 stages"),
+        (EQUAL, {"pipeline__layers": 80, "schedule": {"name": "interleaved_1f1b", "virtual_stages": 30}},
+         "80 layers are too few for 120 stages, each of which needs one; at most 80 stages: schedule.virtual_stages at most 20, not 30"),
         (EQUAL, {"pipeline__layers": None, "partition": "balanced"}, "partition: shares out a model's layers, and costs of kind given have none"),
         (PROFILE, {"costs__path": "missing.csv"}, "costs.path: "),
         (PROFILE, {"costs__path": str(VGG16.parent)}, "costs.path: "),

@@ -62,7 +62,10 @@ def test_any_one_follows_from_the_others(given: dict[str, int], expected: tuple[
             "not a whole number; global_batch 8 works",
         ),
         ({"global_batch": 64}, "pipeline.microbatches: missing"),
-        ({"global_batch": "64", "microbatches": 2}, "pipeline.global_batch: '64' is not a whole number"),
+        (
+            {"global_batch": "64", "microbatches": 2},
+            "pipeline.global_batch: '64' is not a whole number, but text; write 64",
+        ),
         ({"global_batch": 0, "microbatches": 2}, "pipeline.global_batch: 0 is too small; at least 1"),
     ],
 )

@@ -24,6 +24,7 @@ def run(costs: dict[str, str], memory: str | None = None) -> ppsim.Result:
 @pytest.mark.parametrize(
     ("costs", "memory", "line"),
     [
+        ({"message": "0 B"}, None, "unknown: activations and weights not given"),
         # A rank between two others holds a message in and one out at once.
         ({}, None, "32 MiB of messages on rank 0; activations and weights not given"),
         (
@@ -69,3 +70,8 @@ def test_what_could_be_won_is_explained_by_its_bounds():
 )
 def test_sizes_in_one_unit(values, largest, texts):
     assert sizes(values, largest) == texts
+
+
+def test_a_peak_that_is_unknown_is_no_zero():
+    assert [row[6] for row in rank_rows(run({"message": "0 B"}))] == ["–"] * 4
+    assert [row[6] for row in rank_rows(run({"message": "0 B", "activation": "0 B", "weights": "0 B"}))] == ["0 B"] * 4

@@ -454,3 +454,12 @@ def test_where_nothing_goes_on_in_the_middle_what_comes_nearest_is_enlarged():
     ]
     assert not panel.get_xlim()[0] < result.timeline.makespan / 2 < panel.get_xlim()[1]
     assert len(rectangles(panel, "ops-F")) + len(rectangles(panel, "ops-B")) > 0
+
+
+def test_the_end_that_is_enlarged_is_of_the_ranks_that_end_last():
+    """Zero bubble up and down a V: rank 0 is done a while before the last one."""
+    result = run("zbv", 64, 128, HALVES)
+    (panel,) = [other for other in plot.gantt(result).figure.axes if other.get_title("left").startswith("end")]
+    last = {row["rank"] for row in result.per_rank() if row["waits_s"]["drain"] == 0}
+    assert last & {int(label.get_text()) for label in panel.get_yticklabels()}
+    assert len(rectangles(panel, "ops-W")) > 0

@@ -104,6 +104,48 @@ def test_the_op_after_a_round_waits_for_its_sync() -> None:
     assert [span_ms(run, op)[0] for op in ("0F4", "0F5")] == [15, 15]
 
 
+def test_a_round_may_sync_beside_the_next() -> None:
+    """As above, overlapped: the copies go on at once, and the next round's sync waits for this one's.
+
+    Copy 0: 0F2 1-2, 0B0 4-6, 0F4 6-7; copy 1: 0B1 7-9, 0F5 9-10. The round syncs from 9 to 15. Stage 1: 1F2 7-8, 1B2
+    8-10; copy 0: 0B2 10-12, and its sync stands until 15.
+    """
+    links = [{"ranks": [0, 1], "bandwidth": "1 GB/s"}]
+    costs = {"gradients": ["6 MB", "0 B"]}
+    runtime = {"grad_sync": "overlapped"}
+    cluster = {"intra_node": "free", "links": links}
+    run = pipedream(3, 8, replicas=[2, 1], costs=costs, cluster=cluster, runtime=runtime)
+    assert [span_ms(run, op) for op in ("0B0", "0F4", "0B1", "0F5", "0B2")] == [
+        (4, 6),
+        (6, 7),
+        (7, 9),
+        (9, 10),
+        (10, 12),
+    ]
+    assert span_ms(run, "0REDUCE_GRAD0") == (6, 6)
+    assert span_ms(run, "0REDUCE_GRAD2")[1] == 15
+    # An update counts when the next sync has waited for it: a round later, for forwards and backwards alike.
+    stale, before = (
+        staleness.staleness(r) for r in (run, pipedream(3, 8, replicas=[2, 1], costs=costs, cluster=cluster))
+    )
+    assert stale is not None
+    assert before is not None
+    assert (before.tolist(), stale.tolist()) == ([1, 1, 0], [1, 1, 0])
+
+
+@pytest.mark.parametrize(("gradients", "period"), [("2 MB", 3), ("12 MB", 12)])
+def test_data_parallelism_beside_its_sync(gradients: str, period: int) -> None:
+    """Two copies, F + B = 3 ms: whichever is longer, work or sync, is the period (SOSP'19, section 3.1: the larger)."""
+    cluster = {"inter_node": {"bandwidth": "1 GB/s"}, "ranks_per_node": 1}
+    more, fewer = (
+        pipedream(
+            2, m, replicas=[2], costs={"gradients": gradients}, cluster=cluster, runtime={"grad_sync": "overlapped"}
+        )
+        for m in (40, 20)
+    )
+    assert makespan_ms(more) - makespan_ms(fewer) == 10 * period
+
+
 def test_buckets_of_a_round_go_one_after_the_other() -> None:
     """100 MB in buckets of 40, 40 and 20, of which each of 4 copies sends 2·3/4: 60, 60 and 30 MB, 150 ms at 1 GB/s."""
     run = pipedream(4, 4, replicas=[4], costs={"weights": "100 MB"}, cluster={"inter_node": {"bandwidth": "1 GB/s"}})

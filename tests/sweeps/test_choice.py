@@ -92,3 +92,39 @@ def test_what_python_is_told_where_nothing_varies() -> None:
         ppsim.sweep(experiment())
     with pytest.raises(ppsim.ConfigError, match="takes an Experiment or the path"):
         ppsim.search(3)  # type: ignore[arg-type]  # what a user may do
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("sweep", "--row", "2"), "--row: says which config --write-best writes; give --write-best FILE with row 2"),
+        (("search", "--row", "2"), "--row: says which config --write-best writes; give --write-best FILE with row 2"),
+        (("sweep", "--write-best", "b.yaml", "--shard", "1/2"), "--write-best: a shard doesn't know the best of all"),
+        (("sweep", "--write-best", "b.yaml", "--dry-run"), "--write-best: --dry-run simulates nothing"),
+        (
+            ("search", "--write-best", "b.yaml", "--row", "3", "--top", "2"),
+            "--write-best: row 3 of the 2 that --top asks",
+        ),
+    ],
+)
+def test_a_choice_that_nothing_can_write_is_refused_at_once(
+    tmp_path: Path, arguments: tuple[str, ...], complaint: str
+) -> None:
+    command, *options = arguments
+    done = call(tmp_path, command, "choice.yaml", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(complaint)
+    assert [path.name for path in tmp_path.iterdir()] == ["choice.yaml"]
+
+
+def test_what_peaks_leave_out_is_said(tmp_path: Path) -> None:
+    """Neither activations nor weights nor messages: that nothing is held isn't known, it only wasn't said."""
+    (tmp_path / "bare.yaml").write_text(
+        "schedule: gpipe\npipeline: {ranks: 2, microbatches: 4}\ncosts: {per: model, forward: 1 ms, backward: 2 ms}\n"
+        "sweep: {grid: {pipeline.ranks: [2, 4]}}\n",
+        encoding="utf-8",
+    )
+    done = call(tmp_path, "sweep", "bare.yaml", "--jobs", "1")
+    assert "peak memory leaves out activations and weights: not given" in done.stdout
+    assert " 0 B" not in done.stdout
+    assert "leaves out" not in call(tmp_path, "sweep", "choice.yaml", "--jobs", "1").stdout

@@ -39,6 +39,8 @@ def balanced(question: Question) -> Balanced:
     best = _best(free, [])
     if question.excess is None or not any(question.beyond(best.split)):
         return best
+    if question.hopeless:
+        return best._replace(capped=False)
     capped = _best(question, [best.split])
     if not capped.capped:
         return Balanced(best.split, best.proven and capped.proven, capped=False)
@@ -47,16 +49,23 @@ def balanced(question: Question) -> Balanced:
 
 def _best(question: Question, others: Sequence[tuple[int, ...]]) -> Balanced:
     """The best split that is found; ``capped`` tells whether it fits."""
-    start = by_stage(question)
     if all(len(held) == 1 for held in question.stages_of):
+        start = by_stage(question)
         return Balanced(start or others[0], True, start is not None)
     even = tuple(nearly_equal(len(question.times), len(question.ranks_of)))
-    starts = [climbed(question, split) for split in (*others, even, *((start,) if start else ()))]
-    fitting = [split for split in starts if not any(question.beyond(split))]
-    found = min(fitting, key=lambda split: (max(question.loads(split)), question.slowest(split)), default=None)
+    starts = [even] if question.excess is None else [climbed(question, split) for split in (*others, even)]
     search = Search(question)
-    best = search.best(found)
+    best = search.best(_first(question, starts))
+    if search.gave_up and (stages := by_stage(question)) is not None:
+        starts = [climbed(question, split) for split in (best or even, stages)]
+        best = _first(question, starts)
     return Balanced(best or starts[0], not search.gave_up, best is not None)
+
+
+def _first(question: Question, splits: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """Of these splits that which is best of those that fit; None where none does."""
+    fitting = [split for split in splits if not any(question.beyond(split))]
+    return min(fitting, key=lambda split: (max(question.loads(split)), question.slowest(split)), default=None)
 
 
 def by_stage(question: Question) -> tuple[int, ...] | None:
@@ -76,7 +85,7 @@ def _programme(question: Question, most: int | None) -> tuple[int, ...] | None:
     for stage in range(stages):
         new: list[int | None] = [None] * (layers + 1)
         starts = [0] * (layers + 1)
-        pace = question.stage_pace(stage)
+        pace = question.stage_pace[stage]
         for end in range(stage + 1, layers - (stages - stage - 1) + 1):
             best: int | None = None
             for begin in range(end - 1, stage - 1, -1):

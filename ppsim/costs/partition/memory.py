@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import accumulate
+from functools import cached_property
 from math import ceil
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
 
-from ppsim.costs.layers import Layer, LayerCosts, transient
+from ppsim.costs.layers import Layer, LayerCosts
 from ppsim.costs.partition.question import Span
 from ppsim.ops import Kind, Orders
 from ppsim.ops.placement import Placement
 
 COMPUTES = (Kind.F, Kind.B, Kind.I, Kind.W)
+ZERO = Fraction(0)
 STATIC = ("weights", "gradients", "optimizer_state")
 
 
@@ -66,6 +68,41 @@ def _instant(row: list[int], stages: int) -> Instant:
     return Instant(Kind(row[0]), row[1], tuple(row[2 : 2 + stages]), tuple(row[2 + stages :]))
 
 
+class Content(NamedTuple):
+    """What consecutive layers need on a device."""
+
+    static: int = 0
+    activation: int = 0
+    kept: int = 0
+    half: int = 0
+    """Bytes from the input-gradient half to the weight-gradient half."""
+    to_come: Fraction = ZERO
+    """Bytes of their activations, to the fraction: not there while a layer before them runs."""
+    rebuilt: Fraction = ZERO
+    rebuilt_most: Fraction = ZERO
+    """What a recomputation rebuilds, all of it and of one layer."""
+    forward: Fraction = ZERO
+    backward: Fraction = ZERO
+    """Bursts beside the activation, as ``layers.transient`` has them."""
+    buffers: Mapping[str, Fraction] = MappingProxyType({})
+
+    def behind(self, layer: Layer) -> Content:
+        """These layers with one more before them."""
+        rest = layer.activation - layer.kept
+        return Content(
+            static=self.static + sum(ceil(getattr(layer, key)) for key in STATIC),
+            activation=self.activation + ceil(layer.activation),
+            kept=self.kept + ceil(layer.kept),
+            half=self.half + ceil(layer.held_for_weight_grad),
+            to_come=self.to_come + layer.activation,
+            rebuilt=self.rebuilt + rest,
+            rebuilt_most=max(self.rebuilt_most, rest),
+            forward=max(self.forward, layer.transient_forward - self.to_come),
+            backward=max(self.backward, layer.transient_backward - self.to_come),
+            buffers=self.buffers if not layer.buffers else {**self.buffers, **dict(layer.buffers)},
+        )
+
+
 @dataclass(frozen=True)
 class Room:
     """A device's memory, as a question's ``excess``."""
@@ -80,8 +117,8 @@ class Room:
     """Of every rank, as ``fullest`` gives them."""
     layer_by_layer: bool = False
     """A recomputation stands inside the backward, a layer after the other."""
-    _sums: dict[tuple[int, str], list[int]] = field(default_factory=dict)
-    _bursts: dict[tuple[int, int, int, str], int] = field(default_factory=dict)
+    _contents: dict[tuple[int, int], list[Content]] = field(default_factory=dict)
+    _running: dict[Span, tuple[int, ...]] = field(default_factory=dict)
     _answers: dict[tuple[int, tuple[Span, ...]], int] = field(default_factory=dict)
 
     def __call__(self, rank: int, spans: Sequence[Span]) -> int:
@@ -91,47 +128,74 @@ class Room:
             self._answers[asked] = self.needed(rank, spans) - int(self.capacity)
         return self._answers[asked]
 
+    @cached_property
+    def hopeless(self) -> bool:
+        """Whether it is plain that no split fits: all ranks together can't hold even the layers between the ends."""
+        most = [self._most(rank) for rank in range(len(self.stages_of))]
+        copies = sum(map(len, self.stages_of)) // len(self.layers)
+        return sum(most) < (len(self.layers[0]) - 2) * copies
+
+    def _most(self, rank: int) -> int:
+        """A number of layers that the rank's memory can't exceed, the model's first and last left out.
+
+        Each takes its static bytes and, at any instant, its activation as often as its stage's are alive, be it on the
+        stage that has fewest: at every single instant, and in the mean over them all.
+        """
+        costs = []
+        for stage in self.stages_of[rank]:
+            inner = [Content().behind(layer) for layer in self.layers[stage].layers[1:-1]]
+            kept = min((each.kept if self.recomputed[stage] else each.activation for each in inner), default=0)
+            costs.append((min((each.static for each in inner), default=0), kept))
+        alive = self._tables[rank][0].tolist()
+        mean = [Fraction(sum(column), len(alive)) for column in zip(*alive, strict=True)]
+        rows = [*alive, mean] if alive else []
+        most = max((min(s + k * n for n, (s, k) in zip(row, costs, strict=True)) for row in rows), default=0)
+        return int(self.capacity // most) if most else len(self.layers[0])
+
     def needed(self, rank: int, spans: Sequence[Span]) -> int:
         """The most bytes that these spans need on their rank, without what waits to be sent."""
-        held = self.stages_of[rank]
-        chunks = [held.index(span.stage) for span in spans]
-        names = {name: size for span in spans for layer in self._held(span) for name, size in layer.buffers}
-        static = sum(self._sum(span, key) for span in spans for key in STATIC) + ceil(sum(names.values()))
-        kept = [self._sum(span, "kept" if self.recomputed[span.stage] else "activation") for span in spans]
-        half = [self._sum(span, "held_for_weight_grad") for span in spans]
-        running = {span.stage: span for span in spans}
-        extra = {(kind, stage): self._while_it_runs(kind, span) for stage, span in running.items() for kind in COMPUTES}
-        most = 0
-        for instant in self.instants[rank]:
-            alive = sum(instant.microbatches[c] * size for c, size in zip(chunks, kept, strict=True))
-            waiting = sum(instant.halves[c] * size for c, size in zip(chunks, half, strict=True))
-            most = max(most, alive + waiting + extra.get((instant.kind, instant.stage), 0))
-        return static + most
+        contents = [self._content(span) for span in spans]
+        names = {name: size for content in contents for name, size in content.buffers.items()}
+        static = sum(content.static for content in contents) + ceil(sum(names.values()))
+        alive, waiting, running = self._tables[rank]
+        chunks = len(self.stages_of[rank])
+        whole, halves, extra = [0] * chunks, [0] * chunks, [0] * (chunks * len(COMPUTES))
+        for span, content in zip(spans, contents, strict=True):
+            chunk = self.stages_of[rank].index(span.stage)
+            whole[chunk] = content.kept if self.recomputed[span.stage] else content.activation
+            halves[chunk] = content.half
+            extra[chunk * len(COMPUTES) : (chunk + 1) * len(COMPUTES)] = self._while_it_runs(span)
+        most = alive @ np.array(whole) + waiting @ np.array(halves) + np.array(extra)[running]
+        return static + int(most.max(initial=0))
 
-    def _while_it_runs(self, kind: Kind, span: Span) -> int:
-        """What an op needs beside what is alive: its input, what it rebuilds, its burst."""
-        forward = kind == Kind.F
-        layers = self.layers[span.stage].layers
-        outside = span.begin - 1 if forward else span.end - 1
-        incoming = layers[outside].message if 0 <= outside < len(layers) - 1 and kind != Kind.W else Fraction(0)
-        again = Fraction(0)
-        if self.recomputed[span.stage] and kind in (Kind.B, Kind.I):
-            rebuilt = [layer.activation - layer.kept for layer in self._held(span)]
-            again = max(rebuilt, default=Fraction(0)) if self.layer_by_layer else sum(rebuilt, Fraction(0))
-        return ceil(incoming + again) + self._burst(span, "transient_forward" if forward else "transient_backward")
+    @cached_property
+    def _tables(self) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Per rank, of its instants: what is alive, the halves to come, and which chunk and kind the op has."""
+        tables = []
+        for held, instants in zip(self.stages_of, self.instants, strict=True):
+            shape = len(instants), len(held)
+            alive = np.array([instant.microbatches for instant in instants], np.int64).reshape(shape)
+            halves = np.array([instant.halves for instant in instants], np.int64).reshape(shape)
+            places = [held.index(i.stage) * len(COMPUTES) + COMPUTES.index(i.kind) for i in instants]
+            tables.append((alive, halves, np.array(places, np.int64)))
+        return tables
 
-    def _held(self, span: Span) -> Sequence[Layer]:
-        return self.layers[span.stage].layers[span.begin : span.end]
+    def _while_it_runs(self, span: Span) -> tuple[int, ...]:
+        """What an op of each of COMPUTES needs beside what is alive: its input, what it rebuilds, its burst."""
+        if span not in self._running:
+            content, layers = self._content(span), self.layers[span.stage].layers
+            before, after = (
+                layers[row].message if 0 <= row < len(layers) - 1 else ZERO for row in (span.begin - 1, span.end - 1)
+            )
+            again = content.rebuilt_most if self.layer_by_layer else content.rebuilt
+            back = ceil(after + (again if self.recomputed[span.stage] else 0)) + ceil(content.backward)
+            self._running[span] = ceil(before) + ceil(content.forward), back, back, ceil(content.backward)
+        return self._running[span]
 
-    def _sum(self, span: Span, key: str) -> int:
-        if (span.stage, key) not in self._sums:
-            values = (ceil(getattr(layer, key)) for layer in self.layers[span.stage].layers)
-            self._sums[span.stage, key] = list(accumulate(values, initial=0))
-        sums = self._sums[span.stage, key]
-        return sums[span.end] - sums[span.begin]
-
-    def _burst(self, span: Span, key: str) -> int:
-        asked = (span.stage, span.begin, span.end, key)
-        if asked not in self._bursts:
-            self._bursts[asked] = ceil(transient(self._held(span), key))
-        return self._bursts[asked]
+    def _content(self, span: Span) -> Content:
+        """Of its layers, by those that end where it ends, each with one more before it."""
+        layers = self.layers[span.stage]
+        known = self._contents.setdefault((id(layers), span.end), [Content()])
+        while len(known) <= span.end - span.begin:
+            known.append(known[-1].behind(layers.layers[span.end - len(known)]))
+        return known[span.end - span.begin]

@@ -51,6 +51,8 @@ class Question:
     """Bytes that cross a cut behind each layer (empty: none)."""
     hops: Sequence[Hop] = ()
     """From each stage to the next (empty: free)."""
+    hopeless: bool = False
+    """It is plain that no split fits the ranks' memory."""
 
     @cached_property
     def pace(self) -> tuple[int, ...]:
@@ -79,9 +81,14 @@ class Question:
 
     @cached_property
     def least_from(self) -> tuple[int, ...]:
-        """The least time of a layer from each on."""
-        backwards = accumulate((self.time(i, i + 1) for i in reversed(range(len(self.times)))), min)
-        return (*reversed(tuple(backwards)), 0)
+        """The least time of a layer from each on but for the last, which is a model's head."""
+        backwards = accumulate((self.time(i, i + 1) for i in reversed(range(len(self.times) - 1))), min)
+        return (*reversed(tuple(backwards)), 0, 0)
+
+    @property
+    def stages(self) -> int:
+        """How many stages there are."""
+        return len(self.ranks_of)
 
     @property
     def copies(self) -> int:
@@ -93,7 +100,7 @@ class Question:
         return self.before[end] - self.before[begin]
 
     @cached_property
-    def _crossing(self) -> tuple[tuple[int, ...], ...]:
+    def crossing(self) -> tuple[tuple[int, ...], ...]:
         """How long it takes from each stage to the next, by where the next begins."""
         scale = self._unit * self._slowness
         sizes = (Fraction(0), *self.messages) if self.messages else (Fraction(0),) * (len(self.times) + 1)
@@ -103,23 +110,24 @@ class Question:
     def unlimited(self) -> int:
         """Longer than any rank is occupied."""
         computing = self.copies * self.time(0, len(self.times)) * max(self.pace)
-        return 1 + computing + 2 * sum(max(crossing) for crossing in self._crossing)
+        return 1 + computing + 2 * sum(max(times) for times in self.crossing)
 
     def cost(self, stage: int, begin: int, end: int) -> int:
         """How long a microbatch occupies such a stage: its slowest rank computes, and waits for the slower of its hops.
 
         Where forwards and backwards take turns, as in 1F1B, a rank's next op needs what its neighbour made of this one.
         """
-        computing = self.time(begin, end) * self.stage_pace(stage)
+        computing = (self.before[end] - self.before[begin]) * self.stage_pace[stage]
         if not self.hops:
             return computing
-        before = self._crossing[stage - 1][begin] if stage else 0
-        after = self._crossing[stage][end] if stage < len(self.hops) else 0
+        before = self.crossing[stage - 1][begin] if stage else 0
+        after = self.crossing[stage][end] if stage < len(self.hops) else 0
         return max(computing + max(before, after), before + after)
 
-    def stage_pace(self, stage: int) -> int:
-        """The pace of the slowest rank that holds a stage."""
-        return max(self.pace[rank] for rank in self.ranks_of[stage])
+    @cached_property
+    def stage_pace(self) -> tuple[int, ...]:
+        """The pace of the slowest rank that holds each stage."""
+        return tuple(max(self.pace[rank] for rank in ranks) for ranks in self.ranks_of)
 
     def fits(self, rank: int, spans: Sequence[Span]) -> bool:
         """Whether the rank's memory holds these spans."""

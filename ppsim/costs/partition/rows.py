@@ -94,6 +94,13 @@ def uneven(layers: int, stages: int) -> str:
     )
 
 
+def largest_v(layers: int, ranks: int, stages: int) -> str:
+    """What to do where stages per rank make more stages than there are layers: the most that a rank may have."""
+    if layers >= stages or stages <= ranks or layers < ranks:
+        return ""
+    return f": schedule.virtual_stages at most {layers // ranks}, not {stages // ranks}"
+
+
 def listed(rows: Rows, counts: Sequence[int], stages: int) -> tuple[int, ...]:
     """So many layers per stage; a sum with the prediction layers counts them as the last ones."""
     text = f"[{', '.join(map(str, counts[:64]))}{', …' if len(counts) > 64 else ''}]"

@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import product
+from functools import cached_property
+from itertools import pairwise, product
 from math import ceil
 
 from ppsim.costs.partition.question import Question, Span
@@ -28,7 +29,6 @@ class Search:
     def best(self, start: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """From a first split, if any, to the one with the least slowest rank, then the least slowest stage."""
         question, layers = self.question, len(self.question.times)
-        copies, whole = question.copies, question.time(0, layers)
         quickest = min(question.pace)
         largest = max(question.time(i, i + 1) for i in range(layers)) * quickest
         unlimited = question.unlimited
@@ -39,13 +39,13 @@ class Search:
         def within_rank(most: int) -> tuple[int, ...] | None:
             return self._within(most, unlimited)
 
-        together = sum(Fraction(1, pace) for pace in question.pace)
-        least = max(largest, ceil(copies * whole / together))
+        least = max(largest, ceil(self._mean))
         found = self._least(least, unlimited, within_rank, lambda split: max(question.loads(split)), found)
         if found is None:
             return None
         rank = max(question.loads(found))
-        least = max(largest, ceil(Fraction(whole * quickest, len(question.ranks_of))))
+        whole = question.time(0, layers) * quickest
+        least = max(largest, ceil(Fraction(whole + sum(self._waits), question.stages)))
         return self._least(least, unlimited, lambda most: self._within(rank, most), question.slowest, found)
 
     def _least(
@@ -81,7 +81,7 @@ class Search:
         self, stage: int, begin: int, loads: list[int], spans: list[Span], most: tuple[int, int]
     ) -> list[Span] | None:
         question = self.question
-        if stage == len(question.ranks_of):
+        if stage == question.stages:
             return spans
         key = (stage, begin, tuple(loads) if question.excess is None else tuple(spans))
         self._left -= 1
@@ -106,34 +106,58 @@ class Search:
             return True
         return all(question.fits(r, [spans[s] for s in question.stages_of[r] if s < len(spans)]) for r in ranks)
 
+    @cached_property
+    def _waits(self) -> list[int]:
+        """The least time that each stage waits for its hops."""
+        question, stages = self.question, self.question.stages
+        if not question.hops:
+            return [0] * stages
+        last = len(question.times) - stages + 1  # every stage has a layer: behind the n-th are n to last + n - 1
+        least = [min(times[stage : last + stage]) for stage, times in enumerate(question.crossing, 1)]
+        return [max(hops) for hops in pairwise([0, *least, 0])]
+
+    @cached_property
+    def _still(self) -> list[list[tuple[int, int]]]:
+        """Per stage, and of every rank: how many stages from it on the rank holds, and how long these wait at least."""
+        rest = [
+            [[self._waits[s] for s in held if s >= stage] for held in self.question.stages_of]
+            for stage in range(self.question.stages)
+        ]
+        return [[(len(waits), sum(waits)) for waits in of_ranks] for of_ranks in rest]
+
     def _possible(self, stage: int, begin: int, loads: list[int], most: tuple[int, int]) -> bool:
         """Whether the rest can be within the bounds: by its time, and by its number of layers."""
-        question, layers, stages = self.question, len(self.question.times), len(self.question.ranks_of)
-        rest, least = question.time(begin, layers), question.least_from[begin]
+        question, layers = self.question, len(self.question.times)
+        rest, least, last = question.time(begin, layers), question.least_from[begin], question.time(layers - 1, layers)
         copies, room, number = len(question.ranks_of[stage]), 0, 0
-        for load, held, pace in zip(loads, question.stages_of, question.pace, strict=True):
-            if not (left := sum(s >= stage for s in held)):
+        for rank, (load, pace) in enumerate(zip(loads, question.pace, strict=True)):
+            left, waits = self._still[stage][rank]
+            if not left:
                 continue
-            free, largest = (most[0] - load) // pace, most[1] // pace
+            free = (most[0] - load - waits) // pace
+            largest = (most[1] - min(self._waits[s] for s in question.stages_of[rank] if s >= stage)) // pace
             if free < 0:
                 return False
             room += min(free, left * largest)
-            number += min(free // least, left * (largest // least)) if least else 0
-        if room < rest * copies or (stages - stage) * most[1] // min(question.pace) < rest:
+            if rank in question.ranks_of[-1]:  # the last layer is here, longer than others if it is a head
+                free, number = free - last, number + 1
+                number += (
+                    min(free // least, (left - 1) * (largest // least) + (largest - last) // least) if least else 0
+                )
+            elif least:
+                number += min(free // least, left * (largest // least))
+        if room < rest * copies:
             return False
         return not least or number >= (layers - begin) * copies
 
     def _ends(self, stage: int, begin: int, loads: list[int], most: tuple[int, int]) -> Iterator[int]:
         """Where the stage may end, the likeliest first: an equal share of what its rank should still get."""
-        question, layers, stages = self.question, len(self.question.times), len(self.question.ranks_of)
-        ranks, before = question.ranks_of[stage], question.before
-        room = min(min(most[0] - loads[rank], most[1]) // question.pace[rank] for rank in ranks)
+        question, layers, stages = self.question, len(self.question.times), self.question.stages
+        ranks, before, wait = question.ranks_of[stage], question.before, self._waits[stage]
+        room = min((min(most[0] - loads[rank], most[1]) - wait) // question.pace[rank] for rank in ranks)
         first = layers if stage == stages - 1 else begin + 1
-        last = min(layers - (stages - stage - 1), bisect_right(before, before[begin] + room) - 1)
-        mean = question.copies * before[-1] / sum(Fraction(1, pace) for pace in question.pace)
-        share = min(
-            (int(mean) - loads[r]) // question.pace[r] // sum(s >= stage for s in question.stages_of[r]) for r in ranks
-        )
+        last = min(layers - (stages - stage - 1), bisect_right(before, before[begin] + max(room, -1)) - 1)
+        share = min(self._share_of(rank, stage, loads[rank]) for rank in ranks)
         up = max(first, bisect_right(before, before[begin] + max(share, 0)))
         down = min(last, up - 1)
         while down >= first or up <= last:
@@ -142,6 +166,19 @@ class Search:
             )
             yield down if nearer else up
             down, up = (down - 1, up) if nearer else (down, up + 1)
+
+    def _share_of(self, rank: int, stage: int, load: int) -> int:
+        """The time of a rank's equal share of its stages from one on, for each of them."""
+        left, waits = self._still[stage][rank]
+        return (int(self._mean) - load - waits) // self.question.pace[rank] // left
+
+    @cached_property
+    def _mean(self) -> Fraction:
+        """How long ranks are occupied where all are equally long, as if layers could be cut anywhere."""
+        question = self.question
+        paces, computing = question.pace, Fraction(question.copies * question.before[-1])
+        waits = (Fraction(self._still[0][rank][1], pace) for rank, pace in enumerate(paces))
+        return sum(waits, computing) / sum((Fraction(1, pace) for pace in paces), Fraction(0))
 
 
 def climbed(question: Question, start: tuple[int, ...]) -> tuple[int, ...]:

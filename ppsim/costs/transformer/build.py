@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -30,7 +31,20 @@ class Device:
 
 
 def layer_costs(device: Device, recomputed: frozenset[str] = frozenset()) -> LayerCosts:
-    """What every layer costs; ``recomputed``: modules by name, or WHOLE."""
+    """What every layer costs; ``recomputed``: modules by name, or WHOLE. Those of the latest devices are kept."""
+    for known, modules, costs in _LATEST:
+        if modules == recomputed and known == device:
+            return costs
+    costs = _layer_costs(device, recomputed)
+    _LATEST.appendleft((device, recomputed, costs))
+    return costs
+
+
+_LATEST: deque[tuple[Device, frozenset[str], LayerCosts]] = deque(maxlen=16)
+"""What neighbouring cases of a sweep share, which seldom vary all that a layer's costs follow from."""
+
+
+def _layer_costs(device: Device, recomputed: frozenset[str]) -> LayerCosts:
     made: dict[str, Layer] = {}
     rows = []
     for kind, terms in count.layers(device.sizes):

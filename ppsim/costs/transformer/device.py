@@ -76,7 +76,7 @@ def spans(costs: TransformerSettings, data_parallel: int) -> dict[Group, int]:
 
 
 def links(costs: TransformerSettings, setting: Setting) -> dict[Group, Link]:
-    """The link of each group: within a node, or between nodes where the group reaches beyond one."""
+    """The link of each group of several devices: within a node, or between nodes where it reaches beyond one."""
     cluster = setting.cluster
     inside = cluster.intra_node or cluster.inter_node or FREE
     outside = cluster.inter_node or cluster.intra_node or FREE
@@ -84,4 +84,5 @@ def links(costs: TransformerSettings, setting: Setting) -> dict[Group, Link]:
     return {
         group: inside if per_node is None or span <= per_node else outside
         for group, span in spans(costs, setting.data_parallel).items()
+        if span > 1
     }

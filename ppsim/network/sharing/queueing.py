@@ -135,10 +135,9 @@ class Queueing:
     def busy(self, plan: Plan, moments: Moments) -> Longs:
         """The sum of what its messages take."""
         total = np.zeros(len(plan.ports), np.int64)
-        messages = np.bincount(plan.transfers.route, minlength=len(plan.routes.src))
         for port in (plan.routes.egress, plan.routes.ingress):
             used = port >= 0
-            np.add.at(total, port[used], (messages * plan.routes.occupancy)[used])
+            np.add.at(total, port[used], (plan.passes * plan.routes.occupancy)[used])
         return total
 
     def least(self, loads: Iterable[Load]) -> Fraction:

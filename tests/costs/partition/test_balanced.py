@@ -127,6 +127,22 @@ def test_large_cases_are_quick_and_as_good_as_can_be():
     assert slowest(question, balanced(question).split)[0] == Fraction(81, 10)
 
 
+@pytest.mark.parametrize(("ranks", "chunks"), [(8, 2), (8, 5), (16, 5), (4, 5)])
+def test_the_search_proves_what_it_finds_for_80_layers_with_ends_over_slow_links(ranks, chunks):
+    # Embedding 0.1, 80 layers of 1, head 0.7, a wait of 0.02 for each stage. 80 layers on 8 ranks: either all have 10,
+    # the last one and its head 10.7, or one has 11 and more: 10.7 is the least. Likewise with 5 and 20 layers a rank.
+    times = [Fraction(1, 10), *whole(80), Fraction(7, 10)]
+    stages = ranks * chunks
+    hops, messages = [Hop(Fraction(1, 50), Fraction(0))] * (stages - 1), [Fraction(1)] * len(times)
+    found = balanced(Question(times, loop(ranks, chunks).stages_of, messages=messages, hops=hops))
+    assert found.proven
+    load = max(
+        sum(sum(times[a:b]) for s, (a, b) in enumerate(pairwise((0, *accumulate(found.split)))) if s % ranks == rank)
+        for rank in range(ranks)
+    )
+    assert load == Fraction(80, ranks) + Fraction(7, 10)
+
+
 def test_a_cap_moves_layers_to_where_there_is_room():
     def excess(rank, spans):  # 1F1B holds 4, 3, 2, 1 microbatches of each layer
         return sum(s.end - s.begin for s in spans) * (4 - rank) - 12
