@@ -85,6 +85,12 @@ def _schedule_page(name: str, schedule: type[Schedule], result: ppsim.Result) ->
         f"- microbatches in flight, by rank: {', '.join(str(row['peak_in_flight']) for row in s['per_rank'])}",
         f"- most memory, by rank: {', '.join(_gibibytes(row['peak_memory_bytes']) for row in s['per_rank'])}",
     ]
+    if s["period_s"] is not None:
+        lines.append(f"- steady state: {1000 * s['period_s']:.4g} ms per microbatch")
+    if result.plan.asynchronous:
+        lines.append(
+            f"- versions of the weights, by rank: {', '.join(str(r['weight_versions']) for r in s['per_rank'])}"
+        )
     if s["theory"]:
         form = s["theory"]
         lines.append(f"- closed form: {1000 * form['makespan_s']:.4g} ms ({form['source']}; {form['assumes']})")

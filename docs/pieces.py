@@ -20,4 +20,6 @@ def cell(text: object) -> str:
 
 def default_of(value: object) -> str:
     """A settings' block has its own table, and what is not given has no value."""
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"  # as YAML writes it
     return "–" if value is None or isinstance(value, dict) else f"`{cell(value)}`"

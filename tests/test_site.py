@@ -61,6 +61,10 @@ def test_pages_are_made_of_what_there_is(tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert "| `virtual_stages` | `2` |" in page
     assert "closed form: 285 ms" in page  # (vm + p - 1)(F + B) / v for v = 2, m = 8, p = 4 and F + B = 30 ms
+    streamed = gallery._schedule_page("pipedream", known()["pipedream"], gallery.example("pipedream", tmp_path))
+    assert "- steady state: 30 ms per microbatch" in streamed  # F + B, once the pipeline is full
+    assert "- versions of the weights, by rank: 4, 3, 2, 1" in streamed
+    assert "| `vertical_sync` | `false` |" in streamed
     assert "| `ranks` | required | Devices in the pipeline (p). |" in reference.settings()
     assert "| `--set` |" in reference.commands()
     assert "| `bubble_ratio` | 1 | low |" in reference.figures()
