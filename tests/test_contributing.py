@@ -73,6 +73,24 @@ def test_a_metric_is_a_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # starts several processes
+def test_a_paper_is_a_folder(tmp_path: Path) -> None:
+    """GPipe takes (m + p - 1)(F + B): 5 · 3 = 15 ms for p = 2 and m = 4, 18 ms for p = 3."""
+    package = tmp_path / "work"
+    folder = package / "ppsim" / "papers" / "example"
+    shutil.copytree(Path(ppsim.__file__).parent, package / "ppsim", ignore=shutil.ignore_patterns("__pycache__"))
+    folder.mkdir()
+    (folder / "paper.yaml").write_text(NEW["ppsim/papers/example/paper.yaml"], encoding="utf-8")
+    config = (
+        "schedule: gpipe\npipeline: {ranks: 2, microbatches: 4}\ncosts: {per: stage, forward: 1 ms, backward: 2 ms}\n"
+    )
+    (folder / "pipeline.yaml").write_text(config, encoding="utf-8")
+    (folder / "steps.csv").write_text("# by hand\np,took_ms\n2,15\n3,18\n", encoding="utf-8")
+    assert "An example" in call(package, "list", "papers")
+    (figure,) = json.loads(call(package, "reproduce", "example", "--json"))["figures"]
+    assert (figure["met"], figure["targets"]) == (2, 2)
+
+
+@pytest.mark.slow  # starts several processes
 def test_a_link_rule_is_a_file(tmp_path: Path) -> None:
     """Three messages of 10 ms wait for each other: 0F0's goes at once, then the newest of the others; by queueing 0F1's.
 

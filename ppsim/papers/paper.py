@@ -120,6 +120,8 @@ class Figure(Model):
     """Settings of each row's experiment: text in which {column} stands for the row's value."""
     less: dict[str, str] = Field({})
     """Settings of a second run, over ``set``, whose value is taken off the first one's: for slopes."""
+    over: dict[str, str] = Field({})
+    """Settings of a second run, over ``set``, by whose value the first one's is divided: for speedups."""
     derive: dict[str, Expression] = Field({})
     """Columns that follow from others."""
     published: Expression
@@ -151,8 +153,8 @@ class Figure(Model):
     def _judged(self) -> Figure:
         if (self.config is None) == (self.trace is None):
             raise ValueError("a figure has a 'config' or a 'trace'")
-        if self.trace is not None and (self.set or self.less):
-            raise ValueError("'set' and 'less' change an experiment; a trace is as it was measured")
+        if self.trace is not None and (self.set or self.less or self.over):
+            raise ValueError("'set', 'less' and 'over' change an experiment; a trace is as it was measured")
         if self.kind in ("exact", "measured", "fitted") and self.tolerance is None:
             raise ValueError(f"a figure of kind '{self.kind}' needs a tolerance")
         if (self.kind == "fitted") != (self.fit is not None) and self.constants_of is None:

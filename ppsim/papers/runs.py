@@ -37,6 +37,8 @@ class Runs:
         value = _simulated(figure, row, self._result(figure, figure.set, row))
         if figure.less:
             value -= _simulated(figure, row, self._result(figure, {**figure.set, **figure.less}, row))
+        if figure.over:
+            value /= _simulated(figure, row, self._result(figure, {**figure.set, **figure.over}, row))
         return value
 
     def _result(self, figure: Figure, settings: Mapping[str, str], row: Values) -> Result:

@@ -15,6 +15,7 @@ from ppsim.papers.crew import reproduced
 from ppsim.papers.paper import known, named, read, rows_of
 from ppsim.papers.report import as_csv, tiers
 from ppsim.papers.reproduce import reproduce
+from tests.reference_papers import kept
 
 CONFIG = """\
 schedule: gpipe
@@ -190,6 +191,11 @@ def test_every_target_is_met_or_known_to_miss(tmp_path: Path) -> None:
     assert [row for row in missed if not row["note"]] == []
     assert done.returncode == (1 if missed else 0)
     assert {row["paper"] for row in rows} == set(known())
+    assert [_verdict(row) for row in rows] == [_verdict(row) for row in kept()]  # in results/reference
+
+
+def _verdict(row: dict[str, str]) -> tuple[str, ...]:
+    return tuple(row[key] for key in ("paper", "figure", "kind", "tolerance", "published", "judged", "met"))
 
 
 def test_every_page_can_be_read() -> None:
