@@ -93,6 +93,8 @@ class Lines(Model):
     """The column along."""
     by: list[str] = Field(min_length=1)
     """Columns; a line for each of their values."""
+    doubling: bool = False
+    """Along in steps of twice as much."""
 
 
 class Figure(Model):

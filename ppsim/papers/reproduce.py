@@ -144,7 +144,8 @@ def _row(figure: Figure, row: Values, published: float, simulated: float | None,
     """One row, judged unless it only shows: was fitted on, is the reference of others, or wasn't read (``status``)."""
     status = str(row.get("status", ""))
     fitted = figure.fit is not None and figure.fit.rows.holds(row.__getitem__)
-    reference = figure.relative_to is not None and figure.relative_to.holds(row.__getitem__)
+    base = figure.relative_to if figure.kind != "order" else None
+    reference = base is not None and base.holds(row.__getitem__)
     judged = figure.kind not in ("shown", "order") and not (status or fitted or reference)
     met = None
     if judged:
@@ -153,7 +154,8 @@ def _row(figure: Figure, row: Values, published: float, simulated: float | None,
     if met is False:
         why = next((miss.why for miss in figure.misses if miss.rows.holds(row.__getitem__)), why)
     names = figure.label or [name for name in row if any(f"{{{name}" in text for text in figure.set.values())]
-    label = ", ".join(f"{name} {_shown(row[name])}" for name in names)
+    alone = len(names) == 1 and isinstance(row[names[0]], str)
+    label = row[names[0]] if alone else ", ".join(f"{name} {_shown(row[name])}" for name in names)
     return Row(label, dict(row), published, simulated, judged, met, why)
 
 

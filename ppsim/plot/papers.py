@@ -56,6 +56,10 @@ def _lines(axes: Axes, table: Table, rows: list[Row]) -> None:
     axes.set_xlabel(plot.x, parse_math=False)
     axes.set_ylabel(f"value{_unit(table)}", parse_math=False)
     axes.set_ylim(bottom=0)
+    if plot.doubling:
+        places = sorted({float(row.columns[plot.x]) for row in rows})
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(places, [f"{place:g}" for place in places])
     title = ", ".join(plot.by)
     axes.legend(title=title, fontsize=8, title_fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
