@@ -13,8 +13,8 @@ import ppsim
 from ppsim.config.schema import json_schema
 from ppsim.metrics import known as metrics
 from ppsim.metrics.base import Scope
+from ppsim.papers.paper import Figure, named
 from ppsim.papers.paper import known as papers
-from ppsim.papers.paper import named
 from ppsim.schedules import known
 
 
@@ -106,7 +106,8 @@ def published(table: Path) -> str:
         paper = named(name)
         mine = [row for row in rows if row["paper"] == name]
         lines += [f"## {paper.title}", "", f"Source: {paper.source}.", ""]
-        lines += [f"- assumed: {text}" for text in paper.assumes] + [""]
+        lines += [f"- assumed: {text}" for text in paper.assumes]
+        lines += [line for figure in paper.figures for line in _given(figure)] + [""]
         lines += ["| figure | kind | within | targets met | mean error | worst |", "|---|---|---|---|---|---|"]
         for figure in paper.figures:
             judged = [row for row in mine if row["figure"] == figure.name and row["judged"] == "True"]
@@ -114,6 +115,17 @@ def published(table: Path) -> str:
             lines.append(f"| {' | '.join(shown)} |")
         lines += ["", *(f"- missed: {row['row']}: {row['note']}" for row in mine if row["met"] == "False"), ""]
     return "\n".join(lines) + "\n"
+
+
+def _given(figure: Figure) -> list[str]:
+    """What a figure assumes, and which constants were fitted on which of its rows."""
+    lines = [f"- {figure.name}: assumed: {text}" for text in figure.assumes]
+    if figure.constants_of is not None:
+        lines.append(f"- {figure.name}: with the constants of {figure.constants_of}")
+    if figure.fit is not None:
+        constants = "; ".join(f"`{name}`, {constant.what}" for name, constant in figure.fit.constants.items())
+        lines.append(f"- {figure.name}: fitted where `{figure.fit.rows.text}`: {constants}")
+    return lines
 
 
 def _errors(judged: list[dict[str, str]], kind: str) -> tuple[str, str, str]:
