@@ -57,9 +57,7 @@ def _figures(rows: list[Row]) -> Iterator[str]:
         measured = _range(
             _number(float(row["published"])) for row in sorted(mine, key=lambda row: float(row["published"]))
         )
-        errors = _range(
-            f"{error:+.1f}".replace("-", "−") for error in sorted(100 * float(row["error"]) for row in mine)
-        )
+        errors = _range(_signed(error) for error in sorted(100 * float(row["error"]) for row in mine))
         known = "its inputs alone" if figure.kind == "measured" else "constants fitted on other rows"
         yield f"| {words} | {len(mine)} | {f'{measured} {figure.unit}'.strip()} | {errors} % | {known} |"
 
@@ -68,6 +66,10 @@ def _range(sorted_texts: Iterable[str]) -> str:
     texts = [*sorted_texts]
     first, last = texts[0], texts[-1]
     return first if first == last else f"{first} … {last}"
+
+
+def _signed(percent: float) -> str:
+    return f"{round(percent, 1) + 0:+.1f}".replace("+0.0", "0.0").replace("-", "−")
 
 
 def _number(value: float) -> str:
