@@ -54,7 +54,7 @@ def section_text(section: Any) -> str:
     """A section's settings in canonical form: JSON text, keys sorted, what is unset left out."""
     if not isinstance(section, BaseModel):  # a word or a list
         return json.dumps(section, separators=(",", ":"))
-    data = _without_nothing(section.model_dump(mode="json", fallback=_by_class))
+    data = _without_nothing(section.model_dump(mode="json", exclude_none=True, fallback=_by_class))
     return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 

@@ -77,12 +77,17 @@ def explained(run: Run, spans: Spans, dependencies: Dependencies) -> Waits:
     sort, transfer = sorts(run, last), transfer_of(run, last)
     free, ready, started = spans.since.copy(), spans.until.copy(), spans.until.copy()
     held, message = np.flatnonzero(left >= 0), np.flatnonzero(sort >= Sort.BACKWARD)
-    free[held] = np.clip(timeline.times[left[held]], spans.since[held], spans.until[held])
+    free[held] = _between(timeline.times[left[held]], spans.since[held], spans.until[held])
     carried, until = transfer[message], spans.until[message]
-    ready[message] = np.clip(timeline.ready[carried], free[message], until)
-    started[message] = np.clip(timeline.transfer_start[carried], ready[message], until)
-    marks = np.stack([spans.since, free, ready, started, spans.until])
+    ready[message] = _between(timeline.ready[carried], free[message], until)
+    started[message] = _between(timeline.transfer_start[carried], ready[message], until)
+    marks = np.array([spans.since, free, ready, started, spans.until])
     return Waits(spans.row, marks, UNTIL_READY[sort], last, transfer, transfer_of(run, left))
+
+
+def _between(times: Longs, low: Longs, high: Longs) -> Longs:
+    """As np.clip, which takes five times as long on short columns."""
+    return np.minimum(np.maximum(times, low), high)
 
 
 def transfer_of(run: Run, event: Longs | Ints) -> Longs:

@@ -55,6 +55,8 @@ def latest(run: Run, owner: Numbers, event: Numbers, things: int) -> Longs:
 
     ``event[i]`` is one of the needs of thing ``owner[i]``. Ties go by ``Sort``, then to the one that is listed first.
     """
+    if not len(event):
+        return np.full(things, NONE, np.int64)
     key = run.timeline.times[event] * len(Sort) + sorts(run, event)
     last = np.full(things, -1, np.int64)
     np.maximum.at(last, owner, key)

@@ -57,7 +57,7 @@ class Constant(NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
-            return Constant(self.value, len(range(*key.indices(self.length))))
+            return Constant(self.value, len(range(self.length)[key]))
         if isinstance(key, np.ndarray):
             mask = key.dtype == np.bool_
             return (
@@ -95,8 +95,10 @@ Column = NDArray[np.signedinteger] | Constant
 def joined(columns: Sequence[Column]) -> Column:
     """One column after the other; constant where all are the same constant."""
     first = columns[0]
-    if isinstance(first, Constant) and all(isinstance(c, Constant) and c.value == first.value for c in columns):
-        return Constant(first.value, sum(map(len, columns)))
+    if isinstance(first, Constant):
+        value = first.value
+        if all(isinstance(c, Constant) and (c.value is value or c.value == value) for c in columns):
+            return Constant(value, sum(map(len, columns)))
     return np.concatenate(columns)
 
 

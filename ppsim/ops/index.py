@@ -40,7 +40,7 @@ class Index:
         """How many microbatches all steps have."""
         return self.extent.microbatches
 
-    @property
+    @cached_property
     def number(self) -> type[np.signedinteger]:
         """The type of a row's number, and of a key."""
         return narrowest(max(len(self.kind), self.extent.stages * self.units))
@@ -56,15 +56,22 @@ class Index:
     def lookup(self, *kinds: Kind) -> Ints:
         """The row of the op of one of these kinds, by key; -1 where there is none."""
         if kinds not in self._looked_up:
-            there = tuple(kind for kind in kinds if self.has(kind))
-            if there == kinds or not there:
-                found: Ints = np.full(self.extent.stages * self.units, NONE, self.number)
+            there = tuple(kind for kind in kinds if self._present[kind])
+            if not there:
+                found: Ints = self._nowhere
+            elif there != kinds:
+                found = self.lookup(*there)
+            else:
+                found = self._nowhere.copy()
                 rows = self.select(*there)
                 found[self.key[rows]] = rows
-            else:
-                found = self.lookup(*there)
             self._looked_up[kinds] = found
         return self._looked_up[kinds]
+
+    @cached_property
+    def _nowhere(self) -> Ints:
+        """What is found, by key, where there is nothing."""
+        return np.full(self.extent.stages * self.units, NONE, self.number)
 
     def has(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of these kinds."""

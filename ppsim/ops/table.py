@@ -14,6 +14,9 @@ from ppsim.ops.column import About, Column, Constant, Ints, Kinds, Longs, narrow
 from ppsim.ops.index import Extent, Index
 from ppsim.ops.op import NONE, Kind, Op, cell
 
+_FIRST = np.int32(0)
+"""The step of all ops where there is one."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpTable:
@@ -34,7 +37,7 @@ class OpTable:
     def of_one_rank(cls, kind: Kinds, stage: Ints, microbatch: Ints, group: Column, peer: Column) -> OpTable:
         """The ops of one rank in one step."""
         n = len(kind)
-        return cls(kind, stage, microbatch, Constant(np.int32(0), n), group, peer, np.array([0, n]))
+        return cls(kind, stage, microbatch, Constant(_FIRST, n), group, peer, np.array([0, n]))
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -49,8 +52,9 @@ class OpTable:
             step = int(self.step[key]) if self.extent is not None and self.extent.per_step is not None else 0
             numbers = int(self.stage[key]), int(self.microbatch[key]), step, int(self.peer[key])
             return Op(Kind(int(self.kind[key])), *numbers)
-        kind, stage, microbatch = self.kind[key], self.stage[key], self.microbatch[key]
-        return OpTable.of_one_rank(kind, stage, microbatch, self.group[key], self.peer[key])
+        kind, stage, microbatch, group = self.kind[key], self.stage[key], self.microbatch[key], self.group[key]
+        peer = group if self.peer is self.group else self.peer[key]  # where neither says anything
+        return OpTable.of_one_rank(kind, stage, microbatch, group, peer)
 
     def __iter__(self) -> Iterator[Op]:
         return (self[i] for i in range(len(self)))

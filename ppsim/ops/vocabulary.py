@@ -18,20 +18,15 @@ _NOTHING = np.int32(NONE)
 
 def ops(kind: ArrayLike, stage: ArrayLike, microbatch: ArrayLike, peer: ArrayLike = NONE) -> OpTable:
     """A table from columns or scalars (scalars are repeated to the columns' length, which may be 0)."""
-    kinds, stages, microbatches = (
-        np.asarray(kind, np.int8),
-        np.asarray(stage, np.int32),
-        np.asarray(microbatch, np.int32),
-    )
-    peers = np.asarray(peer, np.int32)
-    length = max((c.size for c in (kinds, stages, microbatches, peers) if c.ndim), default=1)
-    return OpTable.of_one_rank(
-        np.ascontiguousarray(kinds if kinds.ndim else kinds.repeat(length)),
-        stages if stages.ndim else stages.repeat(length),
-        microbatches if microbatches.ndim else microbatches.repeat(length),
-        Constant(_NOTHING, length),
-        peers if peers.ndim else Constant(peers[()], length),
-    )
+    columns: list[Any] = [np.asarray(kind, np.int8), np.asarray(stage, np.int32), np.asarray(microbatch, np.int32)]
+    if peer is not NONE:
+        columns.append(np.asarray(peer, np.int32))
+    length = max([column.size for column in columns if column.ndim], default=1)
+    kinds, stages, microbatches = (column if column.ndim else column.repeat(length) for column in columns[:3])
+    group = peers = Constant(_NOTHING, length)
+    if len(columns) > 3:
+        peers = columns[3] if columns[3].ndim else Constant(columns[3][()], length)
+    return OpTable.of_one_rank(np.ascontiguousarray(kinds), stages, microbatches, group, peers)
 
 
 def concat(*tables: OpTable) -> OpTable:
@@ -41,13 +36,10 @@ def concat(*tables: OpTable) -> OpTable:
 
 def _combined(tables: Sequence[OpTable], combine: Callable[[Sequence[Any]], Any]) -> OpTable:
     """The table of the tables' columns, each combined."""
-    return OpTable.of_one_rank(
-        combine([t.kind for t in tables]),
-        combine([t.stage for t in tables]),
-        combine([t.microbatch for t in tables]),
-        combine(_apart([t.group for t in tables])),
-        combine([t.peer for t in tables]),
-    )
+    kind, stage = combine([t.kind for t in tables]), combine([t.stage for t in tables])
+    microbatch, group = combine([t.microbatch for t in tables]), combine(_apart([t.group for t in tables]))
+    alike = all(t.peer is t.group for t in tables)  # where neither says anything
+    return OpTable.of_one_rank(kind, stage, microbatch, group, group if alike else combine([t.peer for t in tables]))
 
 
 def _apart(groups: Sequence[Column]) -> Sequence[Column]:

@@ -98,20 +98,22 @@ class _Checker:
         yield from (f"rank {rank} holds no stage; every rank needs one" for rank in _without(placement.stages_of))
         yield from (f"stage {stage} is on no rank" for stage in _without(placement.ranks_of))
         first = np.array([ranks[0] if ranks else NONE for ranks in placement.ranks_of] + [NONE], np.int32)
-        stage = np.clip(table.stage, -1, stages)
+        known = table.stage.min(initial=0) >= 0 and table.stage.max(initial=0) < stages
+        stage = table.stage if known else np.clip(table.stage, -1, stages)
         strange = np.flatnonzero(first[stage] != self.rank)
         if len(strange):  # perhaps it is one of several ranks that hold the stage
             held = [rank * (stages + 2) + s for rank, mine in enumerate(placement.stages_of) for s in mine]
             place = self.rank[strange].astype(np.int64) * (stages + 2) + stage[strange]
             strange = strange[~np.isin(place, held)]
         yield from self.said(strange, lambda row: f": stage {table.stage[row]} is not on rank {self.rank[row]}")
-        moves = self.index.select(*MOVES)
-        peer = table.peer[moves]
-        yield from self.said(moves[peer == HOST], ": moves to the host aren't simulated; name a rank")
-        wrong = (peer >= p) | (peer == self.rank[moves])
-        why = {True: "is its own", False: "is unknown"}
-        told = f"; the ranks are 0 to {p - 1}"
-        yield from self.said(moves[wrong], lambda _, rank: f": rank {rank} {why[rank < p]}{told}", peer[wrong])
+        if self.index.has(*MOVES):
+            moves = self.index.select(*MOVES)
+            peer = table.peer[moves]
+            yield from self.said(moves[peer == HOST], ": moves to the host aren't simulated; name a rank")
+            wrong = (peer >= p) | (peer == self.rank[moves])
+            why = {True: "is its own", False: "is unknown"}
+            told = f"; the ranks are 0 to {p - 1}"
+            yield from self.said(moves[wrong], lambda _, rank: f": rank {rank} {why[rank < p]}{told}", peer[wrong])
         if table.microbatch.min(initial=0) < 0 or table.microbatch.max(initial=0) >= self.m:
             needs = ~among(table.kind, WITHOUT_MICROBATCH)
             outside = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
@@ -119,6 +121,8 @@ class _Checker:
 
     def _each_once(self) -> Iterator[str]:
         for kind in (*COMPUTE, *COMMUNICATION, *MOVES):
+            if not self.index.has(kind):
+                continue
             rows = self.index.select(kind)
             if len(rows) == np.count_nonzero(self.index.lookup(kind) >= 0):
                 continue

@@ -122,8 +122,11 @@ class Queueing:
         holder, via = np.full((2, len(route)), NONE, np.int64)
         for ports in (plan.routes.ingress, plan.routes.egress):
             port = ports[route].astype(np.int64)
-            turn = np.lexsort((np.arange(len(route)), ready, left, started, port))
+            turn = np.lexsort((started, port))
             before, after = turn[:-1], turn[1:]
+            if np.any((port[before] == port[after]) & (started[before] == started[after])):
+                turn = np.lexsort((np.arange(len(route)), ready, left, started, port))
+                before, after = turn[:-1], turn[1:]
             freed = (port[before] == port[after]) & queued[after] & (left[before] == started[after])
             holder[after[freed]], via[after[freed]] = before[freed], port[after[freed]]
         return holder, via
