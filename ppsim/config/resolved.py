@@ -19,6 +19,7 @@ SEMANTICS = 1
 """Version of the simulation's semantics: a change of meaning changes every config's id."""
 
 
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 _CANONICAL = sorted(set(Experiment.model_fields) - {"name", "sweep"})
 
 
@@ -53,9 +54,8 @@ def config_id(experiment: Experiment, text_of: Callable[[Any], str] | None = Non
 def section_text(section: Any) -> str:
     """A section's settings in canonical form: JSON text, keys sorted, what is unset left out."""
     if not isinstance(section, BaseModel):  # a word or a list
-        return json.dumps(section, separators=(",", ":"))
-    data = _without_nothing(section.model_dump(mode="json", exclude_none=True, fallback=_by_class))
-    return json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return _JSON.encode(section)
+    return _JSON.encode(_without_nothing(section.model_dump(mode="json", exclude_none=True, fallback=_by_class)))
 
 
 def remarks(experiment: Experiment) -> dict[tuple[str | int, ...], str]:

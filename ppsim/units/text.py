@@ -108,6 +108,16 @@ def parse(text: object, dimension: Dimension) -> Fraction:
         if text < 0:
             raise ValueError(f"-{show(-text, dimension)} is negative; {KINDS[dimension].noun} is 0 or more")
         return text
+    return _parsed(text, dimension) if type(text) is str else _read(text, dimension)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str, dimension: Dimension) -> Fraction:
+    """Cases of a sweep, and configs of one folder, say the same again and again."""
+    return _read(text, dimension)
+
+
+def _read(text: object, dimension: Dimension) -> Fraction:
     given = shown(text)
     if isinstance(text, Real) and not isinstance(text, bool):
         text = str(text)

@@ -76,6 +76,40 @@ def test_rows_are_those_of_single_runs() -> None:
         assert list(row) == list(chosen())
 
 
+def neighbours_that_share(schedule: Any) -> list[ppsim.Experiment]:
+    """As a sweep makes them: the very same sections, but for one in which each differs from the first case."""
+    first = experiment(
+        schedule, 4, 8, costs={"message": "1 MB", "weights": "1 MB", "transient_forward": "1 MB", "optimizer": "1 ms"},
+        cluster=PORTS,
+    )  # fmt: skip
+    others = [
+        {"cluster": SLOW}, {"cluster": {**PORTS, "speed": "0.5"}}, {"cluster": {**PORTS, "speed": [1, 1, 2, 1]}},
+        {"cluster": {**PORTS, "links": [{"ranks": [0, 1], "latency": "7 us"}]}}, {"cluster": between_nodes(latency="1 us")},
+        {"cluster": {"ranks_per_node": 2, "intra_node": "free", "inter_node": {"bandwidth": "1 GB/s"}}},
+        {"cluster": {**PORTS, "ranks_per_node": 2, "intra_node": "free", "ranks_per_nic": 2}},
+        {"cluster": {"ranks_per_node": 2, "inter_node": {"bandwidth": "1 GB/s"}, "intra_node": {"overhead": "1 us"}}},
+        {"runtime": {"op_overhead": "10 us"}}, {"runtime": {"send": "rendezvous"}}, {"runtime": {"send": "blocking"}},
+        {"pipeline": {"microbatch_weights": [1, 2, 1, 1, 1, 1, 1, 3]}}, {"pipeline": {"steps": 2}},
+        {"pipeline": {"data_parallel": 2}}, {"pipeline": {"recompute": "full"}},
+    ]  # fmt: skip
+    made = [first]
+    for changes in others:
+        ((key, _),) = changes.items()
+        changed = getattr(experiment(schedule, 4, 8, **{"cluster": PORTS, **changes}), key)
+        made += [first.model_copy(update={key: changed}), first]
+    return made
+
+
+@pytest.mark.parametrize("schedule", (*SCHEDULES[:2], "gpipe", "zbv", "chimera"), ids=str)
+def test_cases_that_share_sections_are_those_of_single_runs(schedule: Any) -> None:
+    """What is kept by a section's identity must not outlive what else it follows from."""
+    experiments = neighbours_that_share(schedule)
+    for case, row in zip(experiments, ppsim.simulate_many(experiments), strict=True):
+        again = ppsim.Experiment(**{key: getattr(case, key) for key in ppsim.Experiment.model_fields})
+        summary = ppsim.simulate(again).summary
+        assert row == {name: summary[name] for name in row}, case
+
+
 def test_only_what_is_asked_for_is_there() -> None:
     """1F1B of F = 1 ms, B = 2 ms at p = 4, m = 8 takes (m + p - 1) · 3 ms = 33 ms; 9 of 33 ms are lost."""
     case = experiment("1f1b", 4, 8)
