@@ -55,7 +55,7 @@ def section_text(section: Any) -> str:
     """A section's settings in canonical form: JSON text, keys sorted, what is unset left out."""
     if not isinstance(section, BaseModel):  # a word or a list
         return _JSON.encode(section)
-    return _JSON.encode(_without_nothing(section.model_dump(mode="json", exclude_none=True, fallback=_by_class)))
+    return _JSON.encode(_without_nothing(section.model_dump(mode="json", fallback=_by_class)))
 
 
 def remarks(experiment: Experiment) -> dict[tuple[str | int, ...], str]:
