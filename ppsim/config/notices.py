@@ -97,7 +97,7 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
                 "weights_alone",
                 "costs.weights",
                 f"weights, gradients and optimizer state of rank {rank} alone need {show(needed, 'size')}, the device "
-                f"has {show(cluster.device.memory, 'size')}; what helps: {MORE_RANKS}",
+                f"has {show(cluster.device.memory, 'size')}; what helps: {what_saves_memory(experiment, problem)}",
             )
             return
 
@@ -105,16 +105,28 @@ def _memory_alone(experiment: Experiment, problem: Problem) -> Iterator[Notice]:
 def what_saves_memory(experiment: Experiment, problem: Problem) -> str:
     """The settings with which less is held at once; where what is held throughout is too much, those for that."""
     memory = experiment.topology().cluster.device.memory
+    model = _what_saves_of_a_model(experiment)
+    smaller = ", or ".join([MORE_RANKS, *model])
     if memory is not None and any(problem.held_throughout(rank) > memory for rank in range(problem.ranks)):
-        return MORE_RANKS
+        return smaller
     pipeline, costs = experiment.pipeline, problem.costs
     found = [experiment.schedule.saves_memory]
-    kept = any(small < whole for small, whole in zip(costs.stage_input, costs.activation, strict=True))
+    # What a model keeps for a recomputation is known where it recomputes.
+    kept = bool(model) or any(small < whole for small, whole in zip(costs.stage_input, costs.activation, strict=True))
     found += (
         ["pipeline.recompute: full"] if pipeline.recompute == "none" and experiment.schedule.trains and kept else []
     )
     found += ["a smaller pipeline.micro_batch_size"] if (pipeline.micro_batch_size or 1) > 1 else []
-    return ", ".join(filter(None, found)) or MORE_RANKS
+    return ", ".join(filter(None, [*found, *model])) or MORE_RANKS
+
+
+def _what_saves_of_a_model(experiment: Experiment) -> list[str]:
+    """The settings with which a model leaves less on each device, where costs follow from one."""
+    costs = experiment.costs
+    if not isinstance(costs, TransformerCosts):
+        return []
+    sharded = costs.optimizer_sharding != "none" or experiment.pipeline.data_parallel == 1
+    return ["more costs.tensor_parallel", *([] if sharded else ["costs.optimizer_sharding: optimizer"])]
 
 
 def _without_effect(experiment: Experiment) -> Iterator[Notice]:

@@ -147,6 +147,34 @@ def test_guesses_are_said(tmp_path: Path) -> None:
     assert "costs.efficiency" not in messages(changed(tmp_path, **{"costs.efficiency": measured}))
 
 
+@pytest.mark.parametrize(
+    ("memory", "key", "helps"),
+    [
+        # A rank has a billion parameters of some 18 bytes, 17.8 GB, and beside them activations of two microbatches.
+        (
+            "19 GB",
+            "cluster.device.memory",
+            "a shorter schedule.warmup, pipeline.recompute: full, more costs.tensor_parallel",
+        ),
+        (
+            "10 GB",
+            "costs.weights",
+            "more pipeline.ranks, each with a smaller part of the model, or more costs.tensor_parallel",
+        ),
+    ],
+)
+def test_what_would_fit_a_model_into_memory_is_said(tmp_path: Path, memory: str, key: str, helps: str) -> None:
+    device = {"memory": memory, "peak_flops": "989 TFLOP/s", "memory_bandwidth": "3 TB/s"}
+    result = ppsim.simulate(changed(tmp_path, **{"cluster.device": device}))
+    (message,) = [notice.message for notice in result.notices if notice.key == key]
+    assert message.endswith(f"; what helps: {helps}")
+    sharded = changed(
+        tmp_path, **{"cluster.device": device, "pipeline.data_parallel": 4, "costs.optimizer_sharding": "none"}
+    )
+    (message,) = [notice.message for notice in ppsim.simulate(sharded).notices if notice.key == key]
+    assert message.endswith("costs.optimizer_sharding: optimizer")
+
+
 def test_what_has_no_effect_is_said(tmp_path: Path) -> None:
     found = messages(changed(tmp_path, **{"costs.recompute_modules": ["mlp"]}))
     assert found["costs.recompute_modules"] == "has no effect: pipeline.recompute isn't selective"
