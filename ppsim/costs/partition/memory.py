@@ -57,11 +57,14 @@ def _before(flags: np.ndarray) -> np.ndarray:
 
 def _largest(rows: np.ndarray) -> list[list[int]]:
     """Rows of which no other of the same kind and stage is at least as large in everything."""
-    kept: list[np.ndarray] = []
+    kept, count = np.empty_like(rows), 0
     for row in rows[np.argsort(-rows[:, 2:].sum(axis=1), kind="stable")]:
-        if not any(np.array_equal(row[:2], other[:2]) and np.all(row[2:] <= other[2:]) for other in kept):
-            kept.append(row)
-    return [row.tolist() for row in kept]
+        larger = kept[:count]
+        if not np.any(np.all(larger[:, :2] == row[:2], axis=1) & np.all(larger[:, 2:] >= row[2:], axis=1)):
+            kept[count] = row
+            count += 1
+    found: list[list[int]] = kept[:count].tolist()
+    return found
 
 
 def _instant(row: list[int], stages: int) -> Instant:
@@ -141,16 +144,23 @@ class Room:
         Each takes its static bytes and, at any instant, its activation as often as its stage's are alive, be it on the
         stage that has fewest: at every single instant, and in the mean over them all.
         """
-        costs = []
-        for stage in self.stages_of[rank]:
-            inner = [Content().behind(layer) for layer in self.layers[stage].layers[1:-1]]
-            kept = min((each.kept if self.recomputed[stage] else each.activation for each in inner), default=0)
-            costs.append((min((each.static for each in inner), default=0), kept))
+        costs = [self._least[stage] for stage in self.stages_of[rank]]
         alive = self._tables[rank][0].tolist()
         mean = [Fraction(sum(column), len(alive)) for column in zip(*alive, strict=True)]
         rows = [*alive, mean] if alive else []
         most = max((min(s + k * n for n, (s, k) in zip(row, costs, strict=True)) for row in rows), default=0)
         return int(self.capacity // most) if most else len(self.layers[0])
+
+    @cached_property
+    def _least(self) -> list[tuple[int, int]]:
+        """The least static bytes, and the least bytes per microbatch, of a layer between the ends on each stage."""
+        found: dict[tuple[int, bool], tuple[int, int]] = {}
+        for layers, recomputed in zip(self.layers, self.recomputed, strict=True):
+            if (id(layers), recomputed) not in found:
+                inner = [Content().behind(layer) for layer in layers.layers[1:-1]]
+                kept = (each.kept if recomputed else each.activation for each in inner)
+                found[id(layers), recomputed] = min((e.static for e in inner), default=0), min(kept, default=0)
+        return [found[id(layers), again] for layers, again in zip(self.layers, self.recomputed, strict=True)]
 
     def needed(self, rank: int, spans: Sequence[Span]) -> int:
         """The most bytes that these spans need on their rank, without what waits to be sent."""
