@@ -273,3 +273,55 @@ def test_a_launcher_by_name() -> None:
     text = f"{RUN} --num-layers 8 --global-batch-size 8"
     assert imported(text, name="megatron").text == imported(text).text
     assert "no launcher 'megatrom'; did you mean 'megatron'? known: megatron, " in refused(text, name="megatrom")
+
+
+EXPERTS = f"{LLAMA} --vocab-size 8 --num-experts 8 --moe-router-topk 2"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "key", "value"),
+    [
+        ("'([0]*3+[1]*29)'", "dense_layers", 3),
+        ("[1]*32", None, None),
+        ("'([0,1]*16)'", "expert_interval", 2),
+        ("'([0]*3+[1])*8'", "expert_interval", 4),
+        ("'[0, 0, 1, 1] + [1]*28'", "dense_layers", 2),
+        ("4", "expert_interval", 4),
+    ],
+)
+def test_which_layers_have_experts(pattern: str, key: str | None, value: int | None, tmp_path: Path) -> None:
+    found = launch.convert(File(f"{EXPERTS} --moe-layer-freq {pattern}", "moe.sh"), machine=H100)
+    model = experiment(found, tmp_path).costs.model_dump()["model"]
+    assert {k: model[k] for k in ("dense_layers", "expert_interval")} == {
+        "dense_layers": 0, "expert_interval": 1, **({key: value} if key else {}),
+    }  # fmt: skip
+
+
+def test_what_has_no_costs_from_a_model_is_refused_on_a_device_and_told_without() -> None:
+    for option, word in (
+        ("--hybrid-override-pattern M-M*", "state-space"),
+        ("--moe-layer-freq [1,0]*16", "isn't read"),
+    ):
+        with pytest.raises(FormatError, match=word):
+            launch.convert(File(f"{EXPERTS} {option}", "x.sh"), machine=H100)
+        notes = launch.convert(File(f"{EXPERTS} {option}", "x.sh")).notes
+        assert any(note.startswith(option.split()[0]) and "the same time" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sharding"), [("optim_grads_params", "weights"), ("optim", "optimizer"), ("", "none")]
+)
+def test_what_megatron_fsdp_shards(strategy: str, sharding: str, tmp_path: Path) -> None:
+    option = f"--data-parallel-sharding-strategy {strategy}" if strategy else ""
+    found = launch.convert(File(f"{LLAMA} --vocab-size 8 --use-megatron-fsdp {option}", "x.sh"), machine=H100)
+    assert experiment(found, tmp_path).costs.optimizer_sharding == sharding
+    assert not any("part of the time per layer" in note for note in found.notes)
+
+
+def test_an_argument_between_given_ones_is_asked_for() -> None:
+    text = f"B=$2\nD=${{4:-8}}\n{RUN.replace('--micro-batch-size 1', '--micro-batch-size $B')} --num-layers $D --$3"
+    text = text.replace("--bf16", "")
+    assert refused(text, fixed={"1": "dsw", "3": "bf16"}) == (
+        "run.sh:3: --micro-batch-size depends on $2, an argument of the script; give --set 2=…"
+    )
+    assert "micro_batch_size: 4" in imported(text, fixed={"1": "dsw", "2": "4", "3": "bf16"}).text

@@ -26,6 +26,7 @@ from ppsim.formats.megatron.options import (
     NUMBERS,
     OLD,
     OTHERS,
+    PER_LAYER,
     RECOMPUTED_LAYERS,
     REFUSED,
     SWITCHES,
@@ -184,7 +185,7 @@ class Arguments:
             self.spoilt.add(OLD.get(name.split()[0], name.split()[0]))
             text = f"{shown(name)} is one word, because of its quotes; leave them out"
             self.mistakes.append(Mistake(word.line, text))
-        elif name in OTHERS or name in NOT_MODELLED or name in without_effect():
+        elif name in OTHERS or name in NOT_MODELLED or name in PER_LAYER or name in without_effect():
             self.others.setdefault(name, word.line)
         elif meant := _meant(name):
             self.spoilt.update(meant)

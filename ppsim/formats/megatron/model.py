@@ -8,17 +8,30 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from ppsim.errors import shown
 from ppsim.formats._launch import Sizes
 from ppsim.formats.megatron.arguments import Arguments
 from ppsim.formats.megatron.options import EXPERT_TENSOR, EXTRA, LAYERS
 
 MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
 """What selective recomputation knows."""
+OTHER_LAYERS = {
+    "--hybrid-layer-pattern": "layers of a state-space model",
+    "--hybrid-override-pattern": "layers of a state-space model",
+    "--linear-attention-freq": "layers with linear attention", "--moe-latent-size": "experts in a latent space",
+    "--experimental-attention-variant": "other kinds of attention", "--heterogeneous-block-specs": "layers that differ",
+}  # fmt: skip
+"""What a stack of transformer layers can't be costed with."""
+SHARDED = {"no_shard": "none", "optim": "optimizer", "optim_grads": "gradients", "optim_grads_params": "weights"}
+"""What Megatron-FSDP shards over data parallel ranks, in the words of ``optimizer_sharding``."""
 
 
-def model_of(arguments: Arguments) -> dict[str, Any]:
-    """The model's sizes, as far as they are given."""
+def model_of(arguments: Arguments, costed: bool = False) -> dict[str, Any]:
+    """The model's sizes, as far as they are given; where costs follow from them, what they can't say is a mistake."""
     has = arguments.mentions
+    for name, what in OTHER_LAYERS.items():
+        if costed and has(name):
+            arguments.wrong(name, f"{what} have no costs from a model; leave out --device and give --layer-forward")
     sizes = {
         "layers": _number(arguments, LAYERS),
         "hidden": _number(arguments, "--hidden-size"),
@@ -41,7 +54,7 @@ def model_of(arguments: Arguments) -> dict[str, Any]:
         model["positions"] = positions
     if has("--multi-latent-attention"):
         model["latent"] = _latent(arguments)
-    return model | (_experts(arguments) if _number(arguments, "--num-experts") else {})
+    return model | (_experts(arguments, costed) if _number(arguments, "--num-experts") else {})
 
 
 def _number(arguments: Arguments, name: str) -> int | None:
@@ -69,8 +82,8 @@ def _latent(arguments: Arguments) -> dict[str, int]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _experts(arguments: Arguments) -> dict[str, Any]:
-    shared, dense = _number(arguments, "--moe-shared-expert-intermediate-size"), _dense(arguments)
+def _experts(arguments: Arguments, costed: bool) -> dict[str, Any]:
+    shared, dense = _number(arguments, "--moe-shared-expert-intermediate-size"), _dense(arguments, costed)
     model: dict[str, Any] = {
         "experts": _number(arguments, "--num-experts"),
         "top_k": _number(arguments, "--moe-router-topk") or 2,
@@ -82,15 +95,46 @@ def _experts(arguments: Arguments) -> dict[str, Any]:
     return {key: value for key, value in model.items() if value is not None}
 
 
-def _dense(arguments: Arguments) -> dict[str, int]:
+def _dense(arguments: Arguments, costed: bool) -> dict[str, int]:
     """Which layers have no experts: the first ones, or all but every so many."""
-    text = arguments.text("--moe-layer-freq").strip("'\"")
+    text, layers = arguments.text("--moe-layer-freq").strip("'\""), _number(arguments, LAYERS) or 0
     if text.isdigit():
-        return {"expert_interval": int(text)} if int(text) > 1 else {}
-    zeros = re.fullmatch(r"\(?\s*\[0\]\s*\*\s*(\d+)\s*\+\s*\[1\]\s*\*\s*\d+\s*\)?", text)
-    if text and zeros is None and not re.fullmatch(r"\(?\s*\[1\]\s*\*\s*\d+\s*\)?", text):
-        arguments.wrong("--moe-layer-freq", f"'{text}' isn't read; [0]*n+[1]*m or a whole number is")
-    return {"dense_layers": int(zeros[1])} if zeros else {}
+        every = int(text)
+        pattern = [int(layer % every == 0) for layer in range(layers)] if every > 1 else [1]
+        if every > 1 and layers % every == 0:
+            return {"expert_interval": every}  # the first of so many, not the last: of as many layers as many
+    else:
+        pattern = _pattern(text) if text else [1]
+    if all(pattern) and pattern:
+        return {}
+    dense = pattern.index(1) if 1 in pattern else len(pattern)
+    if dense > 0 and all(pattern[dense:]):
+        return {"dense_layers": dense}
+    every = dense + 1
+    if pattern and pattern == [int((layer + 1) % every == 0) for layer in range(len(pattern))]:
+        return {"expert_interval": every}
+    if costed:
+        arguments.wrong(
+            "--moe-layer-freq", f"{shown(text)} isn't read; [0]*n+[1]*m, ([0]*n+[1])*m or a whole number that divides "
+            "the layers is, or leave out --device"
+        )  # fmt: skip
+    return {}
+
+
+def _pattern(text: str) -> list[int]:
+    """A sum of lists, each repeated, as Python would read it: ``[0]*3+[1]*58``; empty where it is none."""
+    found: list[int] = []
+    bare = re.sub(r"\s", "", text)
+    while (inner := re.fullmatch(r"\((.*)\)", bare)) and "(" not in inner[1]:
+        bare = inner[1]
+    if whole := re.fullmatch(r"\(([^()]*)\)\*(\d{1,4})", bare):
+        return _pattern(whole[1]) * int(whole[2])
+    for part in bare.split("+"):
+        form = re.fullmatch(r"\[([01](?:,[01])*),?\](?:\*(\d{1,4}))?", part)
+        if form is None:
+            return []
+        found += [int(bit) for bit in form[1].split(",")] * int(form[2] or 1)
+    return found
 
 
 def costs_of(arguments: Arguments, sizes: Sizes, dtype: str) -> dict[str, Any]:
@@ -104,13 +148,20 @@ def costs_of(arguments: Arguments, sizes: Sizes, dtype: str) -> dict[str, Any]:
         "expert_tensor_parallel": (_number(arguments, EXPERT_TENSOR) or sizes.tensor) if experts else None,
         "sequence_parallel": has("--sequence-parallel") if sizes.tensor > 1 else None,
         "precision": _precision(arguments, dtype),
-        "optimizer_sharding": "optimizer" if has("--use-distributed-optimizer") else None,
+        "optimizer_sharding": _sharding(arguments),
         "attention": "unfused" if _unfused(arguments) else None,
         "cross_entropy": None if has("--cross-entropy-loss-fusion") else "unfused",
         "gradient_accumulation": "unfused" if has("--no-gradient-accumulation-fusion") else None,
         "dropout": True if arguments.word_after("--hidden-dropout") not in ("0", "0.0", "0.") else None,
     }
     return {key: value for key, value in costs.items() if value is not None}
+
+
+def _sharding(arguments: Arguments) -> str | None:
+    """What is held once over data parallel ranks."""
+    if arguments.mentions("--use-megatron-fsdp") or arguments.mentions("--use-custom-fsdp"):
+        return SHARDED.get(arguments.word_after("--data-parallel-sharding-strategy"), "none")
+    return "optimizer" if arguments.mentions("--use-distributed-optimizer") else None
 
 
 def _precision(arguments: Arguments, dtype: str) -> dict[str, str]:

@@ -26,6 +26,7 @@ from ppsim.formats.megatron.options import (
     PARTITION,
     PENDING,
     PER_CHUNK,
+    PER_LAYER,
     PIPELINE,
     RECOMPUTED_LAYERS,
     SEQUENCE_SPLITS,
@@ -86,8 +87,8 @@ def sources(arguments: Arguments, sizes: Sizes) -> Sources:
     }
 
 
-def notes(arguments: Arguments, sizes: Sizes, split: Split) -> Iterator[str]:
-    """What was read, what is missing, what has no effect."""
+def notes(arguments: Arguments, sizes: Sizes, split: Split, costed: bool = False) -> Iterator[str]:
+    """What was read, what is missing, what has no effect; ``costed``: costs follow from the model."""
     stages = f"{sizes.ranks} ranks" + (f" x {split.chunks} virtual stages" if split.chunks > 1 else "")
     shares = f"{min(split.layers)} to {max(split.layers)}" if len(set(split.layers)) > 1 else f"{split.layers[0]}"
     yield (
@@ -103,6 +104,19 @@ def notes(arguments: Arguments, sizes: Sizes, split: Split) -> Iterator[str]:
     idle = dict(_without_effect(arguments, sizes, split))
     for name, why in idle.items():
         yield f"no effect: {arguments.place(name)}: {why}"
+    if not costed:
+        yield from _per_layer(arguments, sizes, split)
+    for name, what in NOT_MODELLED.items():
+        if name not in idle and (arguments.has(name) or name in arguments.others):
+            yield f"{name}: {what}"
+    if others := [name for name in arguments.others if name not in NOT_MODELLED and name not in PER_LAYER]:
+        yield f"no meaning for a pipeline's schedule: {', '.join(others)}"
+    for name, line in arguments.strange.items():
+        yield f"warning: {name} (line {line}) isn't known; if it changes the pipeline, the experiment doesn't show it"
+
+
+def _per_layer(arguments: Arguments, sizes: Sizes, split: Split) -> Iterator[str]:
+    """What a time per layer can't tell, or holds already."""
     if any(split.extra):
         yield "each multi-token prediction layer takes the time of one layer"
     if arguments.has(EMBEDDING) or arguments.has(LOSS) or arguments.has(LAYOUT):
@@ -110,13 +124,9 @@ def notes(arguments: Arguments, sizes: Sizes, split: Split) -> Iterator[str]:
     inside = [n for n, size in ((TENSOR, sizes.tensor), (CONTEXT, sizes.context), (EXPERT, sizes.expert)) if size > 1]
     if inside:
         yield f"{', '.join(inside)}: what that takes and saves is part of the time per layer"
-    for name, what in NOT_MODELLED.items():
-        if name not in idle and (arguments.has(name) or name in arguments.others):
+    for name, what in PER_LAYER.items():
+        if arguments.mentions(name):
             yield f"{name}: {what}"
-    if others := [name for name in arguments.others if name not in NOT_MODELLED]:
-        yield f"no meaning for a pipeline's schedule: {', '.join(others)}"
-    for name, line in arguments.strange.items():
-        yield f"warning: {name} (line {line}) isn't known; if it changes the pipeline, the experiment doesn't show it"
 
 
 def _without_effect(arguments: Arguments, sizes: Sizes, split: Split) -> Iterator[tuple[str, str]]:

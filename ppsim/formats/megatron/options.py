@@ -145,11 +145,17 @@ PRINTS = ("echo", "printf", ":", "cat", "sed", "grep", "export", "read", "logger
 NOT_MODELLED = {
     "--rampup-batch-size": "the steps after the ramp are simulated, with the whole global batch",
     "--overlap-p2p-communication-warmup-flush": "messages overlap in the warm-up and at the end with or without it",
+    "--defer-embedding-wgrad-compute": "that the head's weight gradients can wait isn't modelled",
+    "--window-size": "every token attends to all before it here",
+}
+PER_LAYER = {
     "--hybrid-layer-pattern": "layers of all kinds take the same time here",
     "--hybrid-override-pattern": "layers of all kinds take the same time here",
+    "--linear-attention-freq": "layers of all kinds take the same time here",
     "--moe-layer-freq": "layers with and without experts take the same time here",
-    "--defer-embedding-wgrad-compute": "the head takes no time of its own here",
+    "--data-parallel-sharding-strategy": "gathering and scattering what is sharded is part of the time per layer",
 }
+"""What isn't modelled where costs are a time per layer, and is, or is refused, where they follow from the model."""
 
 
 @cache

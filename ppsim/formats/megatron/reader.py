@@ -40,7 +40,7 @@ class Reader(Scheduled):
         if sizes is None or split is None:
             return None
         schedule, runtime = self.schedule(sizes, split), self.runtime(sizes, split)
-        model, modules = model_of(self.arguments), selective(self.arguments)
+        model, modules = model_of(self.arguments, self.file.costed), selective(self.arguments)
         if self.file.vocabulary is not None:
             model["vocabulary"] = self.file.vocabulary
         if self.arguments.mistakes:
@@ -61,7 +61,7 @@ class Reader(Scheduled):
             contents=layout_of(split.layers, split.extra),
             sources=sources(self.arguments, sizes),
             head=head(self.arguments, split),
-            notes=[*notes(self.arguments, sizes, split), *self.said, *self.arguments.notes],
+            notes=[*notes(self.arguments, sizes, split, self.file.costed), *self.said, *self.arguments.notes],
             apart=sizes.tensor * sizes.context * sizes.data,
             per_node=self.per_node,
         )

@@ -94,7 +94,7 @@ class Values:
                     return Missing(text, line, "the arguments of the script", unset=True)
                 return Missing(text, line, "an argument of the script", name, unset=True)
             self.asked.update(map(str, numbers))
-            known = [self.fixed.get(str(number), [[]])[0] for number in range(1, max(numbers) + 1)]
+            known = [self._given(number, line) for number in range(1, max(numbers) + 1)]
         if name == "#":
             return [[Piece(str(len(known)), line)]]
         if name in ("@", "*"):
@@ -102,6 +102,13 @@ class Values:
         if int(name) <= len(known):
             return [known[int(name) - 1]]
         return Missing(text, line, "an argument of the script", name, unset=True)
+
+    def _given(self, number: int, line: int) -> Sequence[Piece]:
+        """An argument of the script as the user gives it; one between others that isn't given isn't known."""
+        name = str(number)
+        if name in self.fixed:
+            return self.fixed[name][0]
+        return [Piece(f"${name}", line, missing=Missing(f"${name}", line, "an argument of the script", name, unset=True))]
 
     def element(self, name: str, index: str, text: str, line: int) -> Elements | Missing:
         """What ``${name[index]}`` is."""
