@@ -9,7 +9,7 @@ import numpy as np
 from ppsim.metrics._windows import Windows
 from ppsim.metrics.base import Run
 from ppsim.metrics.causes import Cause
-from ppsim.metrics.last_need import Sort, Sorts, latest, sorts
+from ppsim.metrics.last_need import Sort, Sorts, latest, latest_place, sorts
 from ppsim.ops import NONE, Flags, Ints, Longs
 from ppsim.plan import Dependencies
 
@@ -72,9 +72,10 @@ def explained(run: Run, spans: Spans, dependencies: Dependencies) -> Waits:
     starts = needs.event[holds] < plan.events.left(0)
     held_until[starts] = needs.event[holds][starts]
     left = latest(run, needs.owner[holds], held_until, len(spans.row))
-    last = latest(run, needs.owner, needs.event, len(spans.row))
+    place = latest_place(run, needs.owner, needs.event, needs.sort, len(spans.row))
+    last, sort = np.append(needs.event, NONE)[place], np.append(needs.sort, np.int8(Sort.OTHER))[place]
 
-    sort, transfer = sorts(run, last), transfer_of(run, last)
+    transfer = transfer_of(run, last)
     free, ready, started = spans.since.copy(), spans.until.copy(), spans.until.copy()
     held, message = np.flatnonzero(left >= 0), np.flatnonzero(sort >= Sort.BACKWARD)
     free[held] = _between(timeline.times[left[held]], spans.since[held], spans.until[held])
@@ -114,7 +115,7 @@ def _own(run: Run, spans: Spans, needs: _Needs) -> Flags:
     """Which needs are arrivals of the rank's own messages, which hold it in a fused batch."""
     plan, own = run.plan, np.zeros(len(needs.event), bool)
     message = np.flatnonzero(needs.sort >= Sort.BACKWARD)
-    route = plan.transfers.route[transfer_of(run, needs.event[message])]
+    route = plan.transfers.route[needs.event[message] - plan.events.arrive(0)]
     own[message] = plan.routes.src[route] == plan.ops.rank[spans.row[needs.owner[message]]]
     return own
 

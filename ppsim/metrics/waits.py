@@ -10,6 +10,7 @@ all that. Between barriers, else over the whole run, the time before a rank's fi
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,10 +119,11 @@ def by_cause(run: Run) -> Longs:
     out = np.zeros((run.plan.ops.ranks, len(Cause)), np.int64)
     for waits in run.once(_waits):
         inside, window = waits.inside(run, windows)
-        place = windows.rank[window[inside]] * len(Cause)
-        for part, length in enumerate(np.diff(waits.marks[:, inside], axis=0)):
-            cause = waits.until_ready[inside] if part == 1 else CAUSES_OF_PARTS[part]
-            np.add.at(out.reshape(-1), place + cause, length)
+        place = windows.rank[window] * len(Cause)
+        for part, (since, until) in enumerate(pairwise(waits.marks)):
+            some = np.flatnonzero(inside & (until > since))
+            cause = waits.until_ready[some] if part == 1 else CAUSES_OF_PARTS[part]
+            np.add.at(out.reshape(-1), place[some] + cause, until[some] - since[some])
     np.add.at(out[:, Cause.FILL], windows.rank, windows.begins - windows.start)
     np.add.at(out[:, Cause.DRAIN], windows.rank, windows.end - windows.ends)
     return out
