@@ -34,10 +34,10 @@ class _Held(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """The group of each op; and 1 for the second of an atomic pair, whose events are those of the first."""
+    """The group of each op; and whether it is the second of an atomic pair, whose events are those of the first."""
 
     group: Ints
-    tail: Ints
+    tail: Flags
 
 
 class _Changes(NamedTuple):
@@ -68,9 +68,10 @@ def fill_in(found: Peaks, held: Holdings, groups: Groups, tail: Flags, times: Lo
     """Find the peaks; always with the same types, so that the loops are compiled once."""
     group, of_row = np.ascontiguousarray(groups.of_holding, np.int32), np.ascontiguousarray(groups.of_row, np.int32)
     own, owner = np.zeros(2 * len(of_row), np.int64), np.empty(2 * len(group), np.int32)
-    others, room = (_Changes(np.empty(len(owner), np.int64), np.empty(len(owner), np.int64)) for _ in range(2))
+    room = _Changes(np.empty(len(owner), np.int64), np.empty(len(owner), np.int64))
     given = _Held(group, np.ascontiguousarray(held.bytes), held.since, held.until, times)
-    count = _split(_Rows(of_row, tail.astype(np.int32)), given, own, owner, room)
+    count = _split(_Rows(of_row, tail), given, own, owner, room)
+    others = _Changes(np.empty(count, np.int64), np.empty(count, np.int64))
     owner, first = owner[:count], np.zeros(groups.count + 1, np.int64)
     np.cumsum(np.bincount(owner, minlength=groups.count), out=first[1:])
     if count:
