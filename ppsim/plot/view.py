@@ -30,15 +30,11 @@ class View:
     wires: Wires
     step_ends: Longs
     """ns, shape (steps - 1, ranks shown)."""
-    op_count: int
-    """Busy ops in view, those that take no time and both of a fused pair among them."""
 
     @classmethod
     def of(cls, run: Run, ranks: list[int], window: tuple[float, float]) -> View:
         """Everything of these ranks within the window."""
-        lines, plan, timeline = table.lines_of(ranks, run.plan), run.plan, run.timeline
-        busy = (table.busy_rows(plan) | plan.tail) & (lines[plan.ops.rank] >= 0)
-        seen = busy & (timeline.end >= window[0]) & (timeline.start <= window[1])
+        lines = table.lines_of(ranks, run.plan)
         return cls(
             run,
             ranks,
@@ -47,7 +43,6 @@ class View:
             table.within(table.idle_bars(run, lines), *window),
             table.wires(run, lines).within(*window),
             step_ends(run)[:, ranks],
-            int(seen.sum()),
         )
 
     @property

@@ -16,7 +16,7 @@ import numpy as np
 
 from ppsim.analysis.measured.graph import Graph, Times
 from ppsim.analysis.measured.lanes import Lanes
-from ppsim.analysis.measured.table import Flags, Longs, Scope
+from ppsim.analysis.measured.table import Flags, Scope
 from ppsim.ops import NONE, Kind
 
 CLOCK_SLACK_NS = 10_000_000
@@ -237,9 +237,3 @@ class _Wiring:
         per_rank = [mine[ranks == rank].tolist() for rank in ((0, last) if scope == Scope.ENDS else range(last + 1))]
         rounds = max(map(len, per_rank))
         return [[nodes[n] for nodes in per_rank if n < len(nodes)] for n in range(rounds)]
-
-
-def span_of(lanes: Lanes, ends: Times) -> Longs:
-    """By step, ns from the start to the last compute op's end, over all replicas."""
-    span: Longs = ends[lanes.computes].max(axis=(0, 1))
-    return span

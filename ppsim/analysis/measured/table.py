@@ -7,7 +7,7 @@ Times are integer nanoseconds since the start of their step, where the source co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops import COMMUNICATION, COMPUTE, NONE, Kind
+from ppsim.ops import COMPUTE, NONE, Kind
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -153,8 +153,6 @@ class Measured:
     """What was left out or taken for granted while reading, a sentence each."""
     clock_ns: float = 1.0
     """The step in which the source counts time."""
-    attached: dict[str, object] = field(default_factory=dict)
-    """Sizes that the source names beside all this (layers, hidden, …)."""
 
     @cached_property
     def kind(self) -> NDArray[np.int8]:
@@ -166,11 +164,6 @@ class Measured:
     def computes(self) -> Flags:
         """Rows that are a stage's work on a microbatch."""
         return np.isin(self.kind, [int(kind) for kind in COMPUTE])
-
-    @cached_property
-    def sends_and_receives(self) -> Flags:
-        """Rows that are one end of a message."""
-        return np.isin(self.kind, [int(kind) for kind in COMMUNICATION])
 
     @property
     def virtual_stages(self) -> int:
@@ -193,7 +186,3 @@ class Measured:
         np.minimum.at(first, rows.step, rows.start)
         np.maximum.at(last, rows.step, rows.end)
         return np.where(last > first, last - first, 0)
-
-    def with_notes(self, *notes: str) -> Measured:
-        """The same run with more said of how it was read."""
-        return replace(self, notes=(*self.notes, *notes))

@@ -9,8 +9,6 @@ from typing import Literal
 
 Group = Literal["tensor", "context", "expert", "data"]
 Pattern = Literal["all_gather", "reduce_scatter", "all_reduce", "all_to_all", "ring"]
-SELECTABLE = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
-"""Modules that can be recomputed by themselves, by Megatron's names (--recompute-modules)."""
 ZERO = Fraction(0)
 
 

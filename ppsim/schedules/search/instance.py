@@ -150,10 +150,6 @@ class Instance:
         """Duration of one op, in ns."""
         return self.duration[kind * self.stages + stage]
 
-    def rank_of_op(self, op: int) -> int:
-        """The rank that runs an op."""
-        return self.rank_of[op // self.microbatches % self.stages]
-
     @cached_property
     def lead(self) -> Ints:
         """When each rank can start its first op: the way of the first forward to the first of its stages, in ns."""
