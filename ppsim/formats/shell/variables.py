@@ -108,7 +108,8 @@ class Values:
         name = str(number)
         if name in self.fixed:
             return self.fixed[name][0]
-        return [Piece(f"${name}", line, missing=Missing(f"${name}", line, "an argument of the script", name, unset=True))]
+        missing = Missing(f"${name}", line, "an argument of the script", name, unset=True)
+        return [Piece(f"${name}", line, missing=missing)]
 
     def element(self, name: str, index: str, text: str, line: int) -> Elements | Missing:
         """What ``${name[index]}`` is."""
