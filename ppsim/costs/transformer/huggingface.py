@@ -7,6 +7,7 @@ and for what they are where a file leaves them out.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -95,11 +96,7 @@ def settings(data: Mapping[str, Any]) -> dict[str, Any]:
     if data.get("is_encoder_decoder"):
         raise ValueError(f"{shown(kind)} is an encoder-decoder; only stacks of one kind of layer are known")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        hint = did_you_mean(str(kind), FAMILIES) if isinstance(kind, str) else ""
-        raise ValueError(
-            f"model_type {shown(kind)} is unknown{hint or ';'} known: {', '.join(FAMILIES)}; or give the sizes inline: "
-            "layers, hidden, heads, kv_heads, ffn, gated, vocabulary, tied"
-        )
+        raise ValueError(_unknown(kind, data))
     keys, fixed = FAMILIES[kind]
     wanted = {**keys, **(_LATENT if kind.startswith("deepseek") else {})}
     missing = [theirs for theirs in wanted.values() if not theirs.endswith("?") and data.get(theirs) is None]
@@ -115,6 +112,24 @@ def settings(data: Mapping[str, Any]) -> dict[str, Any]:
     if window is not None:
         found["window"] = window
     return found
+
+
+def _unknown(kind: Any, data: Mapping[str, Any]) -> str:
+    """What to do about a model of none of the families."""
+    what = f"model_type {shown(kind)} is unknown" if kind is not None else "has no model_type"
+    for key in ("text_config", "language_config", "llm_config"):
+        inner = data.get(key)
+        if isinstance(inner, Mapping) and inner.get("model_type") in FAMILIES:
+            return f"{what}; its {key} is a {inner['model_type']}: save that part as a config.json of its own"
+    architectures = data["architectures"] if isinstance(data.get("architectures"), list) else []
+    names = [re.sub(r"ForCausalLM|LMHeadModel", "", str(name)).lower() for name in architectures]
+    if alike := [family for family in FAMILIES if family.replace("_", "") in names]:
+        return f'{what}; its architectures say {shown(architectures[0])}: write "model_type": "{alike[0]}"'
+    hint = did_you_mean(kind, FAMILIES) if isinstance(kind, str) else ""
+    return (
+        f"{what}{hint or ';'} known: {', '.join(FAMILIES)}; or give the sizes inline: layers, hidden, heads, kv_heads, "
+        "ffn, gated, vocabulary, tied"
+    )
 
 
 def _taken(keys: Mapping[str, str], data: Mapping[str, Any]) -> dict[str, Any]:
