@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim.analysis.result import Result
 from ppsim.analysis.simulate import simulate
+from ppsim.config.experiment import Experiment
 from ppsim.config.load import load
+from ppsim.engine import fastest
 from ppsim.errors import PpsimError
 from ppsim.papers.paper import Figure, Paper
 from ppsim.papers.values import of_trace, value_of
@@ -47,7 +49,7 @@ class Runs:
         key = figure.config or "", tuple(changes)
         if key not in self._made:
             try:
-                self._made[key] = simulate(load(self.paper.folder / key[0], changes))
+                self._made[key] = _simulate(load(self.paper.folder / key[0], changes))
             except PpsimError as error:
                 self._made[key] = error
         found = self._made[key]
@@ -63,6 +65,12 @@ class Runs:
         if trace not in self._fitted:
             self._fitted[trace] = fit(read_trace(self.paper.folder / trace))
         return self._fitted[trace]
+
+
+def _simulate(experiment: Experiment) -> Result:
+    """Many runs of some seconds at most: loading the compiled engine pays, where it plays how links are shared."""
+    shared = experiment.cluster is not None and experiment.cluster.sharing != "queueing"
+    return simulate(experiment, engine="auto" if shared else fastest())
 
 
 def _filled(text: str, row: Values) -> str:
