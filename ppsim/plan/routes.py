@@ -17,6 +17,8 @@ from ppsim.units import to_ns
 
 KEPT = 16
 """Seatings whose ports are kept: cases of a sweep differ in how fast links are, not in where ranks sit."""
+KEPT_ROUTES = 512
+"""Links and sizes whose routes are kept, of the ways of one structure: a sweep comes back to them with other times."""
 
 
 class Ports(NamedTuple):
@@ -35,6 +37,9 @@ class Ways:
     ends: list[tuple[int, int]]
     of_message: Ints
     _ports: Latest[Ports] = field(default_factory=lambda: Latest(KEPT), init=False, repr=False)
+    _routes: Latest[tuple[Routes, tuple[Link, ...]]] = field(
+        default_factory=lambda: Latest(KEPT_ROUTES), init=False, repr=False
+    )
 
     @classmethod
     def of(cls, src: Ints, dst: Ints, ranks: int) -> Ways:
@@ -76,17 +81,29 @@ class Ways:
             return [topology.replica_link if src == dst else topology.link(src, dst) for src, dst in self.ends]
         return [topology.links[which] for which in self.ports(topology).link]
 
+    def routes(self, topology: Topology, size: int) -> Routes:
+        """The routes of messages that are all of one size, made once for the same links where no pair has its own."""
+        if topology.seating is None:
+            return self._of_size(topology, size)
+        key = topology.seating, *map(id, topology.links), size
+        return self._routes.of(key, lambda: (self._of_size(topology, size), topology.links))[0]
+
+    def _of_size(self, topology: Topology, size: int) -> Routes:
+        ports, links = self.ports(topology), self.links(topology)
+        taken = _times(links, [size] * len(links))
+        return Routes(*self.columns, np.full(len(links), size), *taken, ports.egress, ports.ingress)
+
 
 def routed(ways: Ways, size: Column, topology: Topology) -> tuple[Routes, tuple[str, ...], Ints]:
     """The distinct (source, destination, bytes), the ports in use, and the route of each message.
 
     A message from a rank to itself goes to its copy in another pipeline.
     """
-    ports, links = ways.ports(topology), ways.links(topology)
+    ports = ways.ports(topology)
     sizes, size_of = _distinct(size) if ways.ends else (np.zeros(1, np.int64), Constant(np.int32(0), 0))
     if len(sizes) == 1:
-        columns = (*ways.columns, np.full(len(links), sizes[0]), *_times(links, sizes.tolist() * len(links)))
-        return Routes(*columns, ports.egress, ports.ingress), ports.names, ways.of_message
+        return ways.routes(topology, int(sizes[0])), ports.names, ways.of_message
+    links = ways.links(topology)
     code = ways.of_message.astype(narrowest(len(ways.ends) * len(sizes)))
     codes, code_of = _distinct(code * len(sizes) + size_of)
     way, size = codes // len(sizes), sizes[codes % len(sizes)]
