@@ -19,10 +19,11 @@ from ppsim.plot.sweep_axes import (
     column,
     finished,
     fitting,
-    level_words,
     levels,
     part,
     scale,
+    untold,
+    value_words,
     varied,
     words,
 )
@@ -139,7 +140,8 @@ def chart(
             if axes.yaxis.get_tick_params()["labelleft"]:
                 axes.set_ylabel(plane.height.label(words(up)))
         legend(figure, done, [*dots(colours, form.font), *lines(done, up)], form.font)
-        heading_of(figure, f"{words(up)} against {words(across)}", done, form.font)
+        also = untold(done, (across, up, colour, panel))
+        heading_of(figure, f"{words(up)} against {words(across)}{also}", done, form.font)
     return figure
 
 
@@ -196,14 +198,16 @@ def heatmap(
             if len(columns) * min(len(panels), 3) <= MOST_ACROSS and cells.size <= MOST_CELLS:
                 _cell_words(axes, cells, unfit, values.max(), form.font)
             step = max(1, -(-len(columns) // (24 // min(len(panels), 3))))
-            axes.set_xticks(range(0, len(columns), step), [level_words("", c)[3:] for c in columns[::step]])
-            axes.set_yticks(range(len(rows)), [level_words("", r)[3:] for r in rows])
+            axes.set_xticks(range(0, len(columns), step), [value_words(done, across, c) for c in columns[::step]])
+            axes.set_yticks(range(len(rows)), [value_words(done, up, r) for r in rows])
             axes.set_xlabel(words(across))
             axes.label_outer()
             if axes.yaxis.get_tick_params()["labelleft"]:
                 axes.set_ylabel(words(up))
         figure.colorbar(drawn, ax=[axes for axes, _ in panels], label=tint.label(words(shade)), shrink=0.9)
         note = "" if fitting(done).all() else "; hatched: doesn't fit into memory"
+        if done.duplicated([key for key in (panel, up, across) if key is not None]).any():
+            note = f"{untold(done, (across, up, panel))}: the least shows{note}"
         heading = f"{words(shade)} over {words(up)} and {words(across)}{note}"
         heading_of(figure, heading, done, form.font)
     return figure

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ppsim.errors import PpsimError, did_you_mean, printable
 from ppsim.plot import scales
 from ppsim.plot.style import plain
+from ppsim.units import Dimension, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,6 +28,8 @@ WORDS = {
 }  # fmt: skip
 SHARES = ("bubble_ratio", "bubble_overhead", "steady_bubble_ratio", "mfu")
 MOST_GROUPS = 12
+DIMENSIONS: dict[str, Dimension] = {"s": "time", "B": "size", "B/s": "bandwidth", "FLOP/s": "rate"}
+"""The dimension of each unit that a parameter's column may be in."""
 
 
 def finished(table: pd.DataFrame) -> pd.DataFrame:
@@ -106,13 +110,32 @@ def words(key: str) -> str:
     return WORDS.get(key) or plain(key.rpartition(".")[2] or key)
 
 
-def level_words(key: str, level: Any) -> str:
+def value_words(table: pd.DataFrame, key: str, level: Any) -> str:
+    """A value of a column as people write it, with its unit: '50 GB/s'."""
+    unit = table.attrs.get("units", {}).get(key, "")
+    if unit in DIMENSIONS and isinstance(level, float | int):
+        return plain(show(Fraction(str(level)), DIMENSIONS[unit]))
+    return plain(_short(level))
+
+
+def level_words(table: pd.DataFrame, key: str, level: Any) -> str:
     """'p = 8'; a schedule by its name alone."""
     if key == SCHEDULE:
         return plain(str(level))
-    short = {"ranks": "p", "microbatches": "m", "virtual_stages": "v"}
-    name = key.rpartition(".")[2]
-    return plain(f"{short.get(name, name)} = {_short(level)}")
+    return f"{name_words(key)} = {value_words(table, key, level)}"
+
+
+def name_words(key: str) -> str:
+    """What a parameter is called in a few characters: 'p', 'bandwidth'."""
+    name = "schedule" if key == SCHEDULE else key.rpartition(".")[2]
+    return plain({"ranks": "p", "microbatches": "m", "virtual_stages": "v"}.get(name, name))
+
+
+def untold(table: pd.DataFrame, told: Iterable[str | None]) -> str:
+    """'; send, bandwidth vary, too': what a picture doesn't tell cases apart by; '' where it tells all of it."""
+    known = {name_words(way) for way in told if way is not None}
+    left = [name for way in varied(table) if (name := name_words(way)) not in known]
+    return f"; {', '.join(left)} {'varies' if len(left) == 1 else 'vary'}, too" if left else ""
 
 
 @dataclass(frozen=True)

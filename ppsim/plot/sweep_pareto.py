@@ -7,6 +7,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ppsim.errors import PpsimError
 from ppsim.plot import scales
@@ -67,12 +68,13 @@ def pareto(table: pd.DataFrame, y: str | None = None, size: SizeName = "notebook
         axes.set_xlabel(on[0].label("peak memory"))
         axes.set_ylabel(on[1].label(words(up)))
         legend(figure, done, [*dots(colours, form.font), *drawn], form.font)
+        points = np.array([on[0].at(done[MEMORY]), on[1].at(done[up])]).T
         heading_of(figure, f"{words(up)} against peak memory", done, form.font)
         settle(axes)
         _ticks(axes.xaxis, on[0].at(levels(done, MEMORY)), SMALL * form.font)
         if on[1].places is None:
             _ticks(axes.yaxis, on[1].at(levels(done, up)), SMALL * form.font)
-        _label(axes, _names(done, up, on, colour, front), 0.9 * SMALL * form.font)
+        _label(axes, _names(done, plane, colour, front), points, 0.9 * SMALL * form.font)
     return figure
 
 
@@ -127,37 +129,59 @@ class _Name(NamedTuple):
     y: float
 
 
-def _names(
-    done: pd.DataFrame, up: str, on: tuple[Scale, Scale], colour: str | None, front: list[tuple[float, float]]
-) -> list[_Name]:
-    """What tells points apart beside their colour, those on the front first; a name for each place once."""
-    ways = [way for way in varied(done) if way != colour] or ([colour] if colour else [])
+def _names(done: pd.DataFrame, plane: Plane, colour: str | None, front: list[tuple[float, float]]) -> list[_Name]:
+    """What tells labelled points apart beside their colour, those on the front first; a name for each place once."""
+    if plane.height.places is not None:
+        return []
     best = set(front)
+    cases = done.sort_values([plane.across, plane.up])
+    places = list(zip(cases[plane.across].astype(float), cases[plane.up].astype(float), strict=True))
+    labelled = cases[[len(done) <= LABELLED or place in best for place in places]]
+    ways = [way for way in varied(labelled if len(labelled) > 1 else done) if way != colour]
+    ways = ways or [way for way in varied(done) if way != colour] or ([colour] if colour else [])
     found: dict[tuple[float, float], str] = {}
-    for _, case in done.sort_values([MEMORY, up]).iterrows():
-        place = (float(case[MEMORY]), float(case[up])) if on[1].places is None else (float(case[MEMORY]), -1.0)
-        if place in best or len(done) <= LABELLED:
-            found.setdefault(place, ", ".join(level_words(way, case[way]) for way in ways))
+    for _, case in labelled.iterrows():
+        place = float(case[plane.across]), float(case[plane.up])
+        found.setdefault(place, ", ".join(level_words(done, way, case[way]) for way in ways))
     first = sorted(found, key=lambda place: (place not in best, place))
-    return [_Name(found[p], on[0].at([p[0]])[0], on[1].at([p[1]])[0]) for p in first if on[1].places is None]
+    return [_Name(found[p], plane.along.at([p[0]])[0], plane.height.at([p[1]])[0]) for p in first]
 
 
-def _label(axes: Axes, names: list[_Name], font: float) -> None:
-    """Write each name beside its point where it touches no other name and stays within the axes, else not at all."""
-    scale, taken = INCH / axes.figure.figure.dpi, np.empty((0, 4))
-    right, top = axes.bbox.width * scale, axes.bbox.height * scale
+def _label(axes: Axes, names: list[_Name], points: NDArray[np.float64], font: float) -> None:
+    """Write each name beside its point where it touches no point and no other name and stays within the axes.
+
+    Where only points are in the way, over these; else not at all.
+    """
+    scale = INCH / axes.figure.figure.dpi
+    at = (axes.transData.transform(points) - [axes.bbox.x0, axes.bbox.y0]) * scale
+    marks, taken = np.hstack([at - 0.25 * font, at + 0.25 * font]), np.empty((0, 4))
+    whole = np.array([axes.bbox.width, axes.bbox.height]) * scale
     for name in names:
         x, y = (axes.transData.transform((name.x, name.y)) - [axes.bbox.x0, axes.bbox.y0]) * scale
-        width, gap = text_width(name.text, font), 0.6 * font
-        for to_right, above in product((True, False), (True, False)):
-            left = x + gap if to_right else x - gap - width
-            low = y + 0.3 * font if above else y - 1.4 * font
-            box = np.array([left, low, left + width, low + 1.2 * font])
-            touches = (taken[:, 0] < box[2]) & (taken[:, 2] > box[0]) & (taken[:, 1] < box[3]) & (taken[:, 3] > box[1])
-            if not touches.any() and left >= 0 and low >= 0 and box[2] <= right and box[3] <= top:
-                taken = np.vstack([taken, box])
-                axes.annotate(
-                    name.text, (name.x, name.y), ((left - x), (low - y)), textcoords="offset points", fontsize=font,
-                    ha="left", va="bottom", parse_math=False, zorder=6,
-                )  # fmt: skip
-                break
+        free = [
+            box
+            for box in _boxes_beside(x, y, text_width(name.text, font), font)
+            if not _touches(taken, box) and (box[:2] >= 0).all() and (box[2:] <= whole).all()
+        ]
+        if not free:
+            continue
+        box = next((box for box in free if not _touches(marks, box)), free[0])
+        taken = np.vstack([taken, box])
+        axes.annotate(
+            name.text, (name.x, name.y), (box[0] - x, box[1] - y), textcoords="offset points", fontsize=font,
+            ha="left", va="bottom", parse_math=False, zorder=6,
+        )  # fmt: skip
+
+
+def _boxes_beside(x: float, y: float, width: float, font: float) -> list[NDArray[np.float64]]:
+    """Where a name may stand (left, bottom, right, top in points): right of its point or left, above or below."""
+    places = [
+        (x + 0.6 * font if to_right else x - 0.6 * font - width, y + 0.3 * font if above else y - 1.4 * font)
+        for to_right, above in product((True, False), (True, False))
+    ]
+    return [np.array([left, low, left + width, low + 1.2 * font]) for left, low in places]
+
+
+def _touches(taken: NDArray[np.float64], box: NDArray[np.float64]) -> bool:
+    left, low, right, top = taken.T
+    return bool(((left < box[2]) & (right > box[0]) & (low < box[3]) & (top > box[1])).any())

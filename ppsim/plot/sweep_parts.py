@@ -82,7 +82,7 @@ def colours_of(done: pd.DataFrame, key: str | None) -> list[Group]:
     return [
         Group(
             value,
-            "" if key is None else level_words(key, value),
+            "" if key is None else level_words(done, key, value),
             APART[i % len(APART)] if ramp is None else to_hex(ramp(0.15 + 0.85 * i / last)),
             MARKERS[i % len(MARKERS)],
             0.5 * (i / last - 0.5) if len(values) > 1 else 0.0,
@@ -106,7 +106,7 @@ def panels_of(
         axes.set_visible(False)
     if key is not None:
         for axes, level in panels:
-            axes.set_title(level_words(key, level), fontsize=form.font)
+            axes.set_title(level_words(done, key, level), fontsize=form.font)
     return figure, panels
 
 
@@ -128,7 +128,7 @@ def lines(done: pd.DataFrame, up: str) -> list[Line2D]:
     if missing := _without_form(done, up):
         found.append(Line2D([], [], linestyle="", label=f"no closed form: {missing}"))
     if up == BUBBLE:
-        found.append(Line2D([], [], color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), label=f"{AIM:.0%}"))
+        found.append(Line2D([], [], color="#888888", linewidth=0.6, linestyle=(0, (4, 3)), label=f"{100 * AIM:g} %"))
     return found
 
 
@@ -152,7 +152,7 @@ def _without_form(done: pd.DataFrame, up: str) -> str:
     if form not in done:
         return ""
     known = done.groupby(SCHEDULE)[form].count()
-    names = [level_words(SCHEDULE, name) for name in known[known == 0].index]
+    names = [level_words(done, SCHEDULE, name) for name in known[known == 0].index]
     return ", ".join([*names[:4], *(["…"] if len(names) > 4 else [])])
 
 

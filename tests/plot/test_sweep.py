@@ -239,3 +239,16 @@ def test_on_the_command_line(folder: Path, tmp_path: Path) -> None:
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert (run.returncode, "--hue: for the folder of a sweep" in run.stderr) == (2, True)
+
+
+def test_settings_have_their_units_and_what_a_picture_does_not_tell_is_said(tmp_path: Path) -> None:
+    """Two bandwidths in each place: the labels name them as people write them, the other pictures say that they vary."""
+    varied = "pipeline.ranks: [2, 4], pipeline.microbatches: [4, 8], cluster.inter_node.bandwidth: [1 GB/s, 20 GB/s]"
+    text = BASE + f"cluster: {{ranks_per_node: 1, inter_node: {{bandwidth: 1 GB/s}}}}\nsweep: {{grid: {{{varied}}}}}\n"
+    table = read_sweep(swept(tmp_path, text.replace("forward:", "message: 10 MB, forward:")))
+    texts = [text.get_text() for text in pictures.draw(table, "pareto").axes[0].texts]
+    assert any("bandwidth = 20 GB/s" in text for text in texts), texts
+    panels = [axes.get_title("left") for axes in pictures.draw(table, "bubble").axes]
+    assert panels == ["bandwidth = 1 GB/s", "bandwidth = 20 GB/s"]
+    assert "varies, too" not in pictures.draw(table, "bubble").get_suptitle()
+    assert "; bandwidth varies, too: the least shows" in pictures.draw(table, "heatmap").get_suptitle()
