@@ -30,7 +30,7 @@ CHOSEN = {
     ("korthikanti", "table5"): "iterations of GPT 22B to 1T, two ways to recompute (Korthikanti et al.)",
     ("varuna", "table7"): "mini-batches of GPT 2.5B and 8.3B on spot V100, 10 Gbit/s (Varuna, Table 7)",
     ("zero_bubble", "table4"): "1F1B, interleaved, ZB-1p and ZB-2p, 1.5B to 28.3B (Zero Bubble, Table 4)",
-    ("chimera", "bert"): "Bert-48 under GPipe, DAPPLE and Chimera on 16 to 64 P100 (Chimera, Figures 10, 13, 14)",
+    ("chimera", "bert"): "Bert-48 under GPipe, DAPPLE and Chimera on 16 to 64 P100 (Chimera, Figures 10, 13, 14, 17)",
     ("pipedream", "speed_2018"): "VGG-16 and Inception-v3 on 4 to 16 machines over one (PipeDream 2018, Table 1)",
 }
 """Of what was measured, what the README shows, in words; all of it is in the documentation."""
