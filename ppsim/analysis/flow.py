@@ -12,6 +12,7 @@ from ppsim.analysis.specify import specify
 from ppsim.config.experiment import Experiment
 from ppsim.costs import AnyCosts, GivenCosts, Setting
 from ppsim.costs.base import StageCosts
+from ppsim.costs.given import without_memory
 from ppsim.engine import Engine, fastest, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, ScheduleError, shown
@@ -73,7 +74,9 @@ class Flow:
         except DeadlockError as deadlock:
             raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
         watch.at("metrics")
-        executed = Run(timeline.plan, timeline, problem, SIMULATED, **per_step)
+        executed = Run(
+            timeline.plan, timeline, problem, SIMULATED, **per_step, sizes_known=_sizes_known(experiment, problem)
+        )
         return Executed(experiment, problem, orders, plan, executed, name)
 
     def _costs_of(self, costs: AnyCosts, setting: Setting) -> StageCosts:
@@ -129,6 +132,14 @@ def _sizes(schedule: Schedule, problem: Problem) -> Hashable | None:
     except TypeError:  # it has a list among its settings
         return None
     return key
+
+
+def _sizes_known(experiment: Experiment, problem: Problem) -> bool:
+    """Whether activations and weights, which every training holds, are among the costs."""
+    costs = experiment.costs
+    if isinstance(costs, GivenCosts):
+        return not without_memory(costs.model_fields_set)
+    return any(problem.costs.activation) and any(problem.costs.weights)
 
 
 def _per_step(experiment: Experiment, problem: Problem) -> dict[str, Any]:

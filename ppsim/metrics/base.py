@@ -41,6 +41,8 @@ class Run:
     """What the model asks of a step of one pipeline, without what is computed a second time; of one device per rank."""
     peak_flops: int | None = None
     """FLOP/s of all the pipeline's devices together; of one device per rank."""
+    sizes_known: bool = True
+    """Whether all that takes memory is among the costs; where it isn't, less than a device has proves nothing."""
     _made: dict[Callable[[Run], Any], Any] = field(default_factory=dict, repr=False)
 
     @cached_property

@@ -139,8 +139,12 @@ def peak_memory_bytes(run: Run) -> int:
 
 @metric(scope="run", unit="bool", definition="peak memory <= the device's memory on every rank", needs=("memory",))
 def fits(run: Run) -> bool | None:
-    """Whether every rank's peak is within the device's memory; None where that isn't known."""
-    return None if run.plan.capacity is None else peak_memory_bytes(run) <= run.plan.capacity
+    """Whether every rank's peak is within the device's memory; None where that, or what else is held, isn't known."""
+    capacity = run.plan.capacity
+    if capacity is None:
+        return None
+    within = peak_memory_bytes(run) <= capacity
+    return None if within and not run.sizes_known else within
 
 
 @metric(

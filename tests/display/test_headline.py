@@ -48,6 +48,22 @@ def test_what_is_not_given_is_said(costs, memory, line):
     assert re.sub(r" at [\d.]+ ms", "", said) == line
 
 
+@pytest.mark.parametrize(
+    ("costs", "memory", "fits"),
+    [
+        ({}, "80 GB", None),
+        ({"weights": "1 GiB"}, "80 GB", None),  # activations may be more than what is left
+        ({"activation": "1 GiB"}, "80 GB", None),
+        ({"weights": "1 GiB", "activation": "1 GiB"}, "80 GB", True),  # 2 GiB with gradients, 4 microbatches in flight
+        ({"weights": "0 B", "activation": "0 B"}, "80 GB", True),  # nothing, as was said
+        ({"weights": "1 GiB"}, "1.5 GiB", False),  # 2 GiB with gradients, whatever comes on top
+        ({"weights": "1 GiB", "activation": "1 GiB"}, None, None),
+    ],
+)
+def test_whether_it_fits_is_unknown_where_what_takes_memory_is(costs, memory, fits):
+    assert run(costs, memory).summary["fits"] is fits
+
+
 def test_the_table_per_rank_has_one_unit():
     result = run({"activation": "1 GiB", "weights": "10 MiB", "message": "1 MiB"})
     assert [row[6].split()[1] for row in rank_rows(result)] == ["GiB"] * 4

@@ -119,7 +119,7 @@ def test_both_ways_find_what_a_look_at_every_instant_finds(given: Arrays) -> Non
 
 def paired(name: str, p: int, m: int, **sections: Any) -> ppsim.Experiment:
     cluster = {"ranks_per_node": 1, "device": {"memory": "12.5 MB"}, **sections.pop("cluster")}
-    costs = {"activation": "2 MB", "message": "1 MB", **sections.pop("costs")}
+    costs = {"weights": "0 B", "activation": "2 MB", "message": "1 MB", **sections.pop("costs")}
     return experiment(name, p, m, costs=costs, cluster=cluster)
 
 

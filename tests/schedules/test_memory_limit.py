@@ -88,7 +88,7 @@ def test_messages_have_their_place() -> None:
     """Each rank leaves room for two messages each way at both ends of its stage: all fits, and so it is said."""
     for latency in ("0 ms", "2 ms"):
         result = simulate(
-            "zb", 4, 12, costs={**UNIT, "activation": "4 B", "message": "1 B"},
+            "zb", 4, 12, costs={**UNIT, "weights": "0 B", "activation": "4 B", "message": "1 B"},
             cluster={"device": {"memory": "20 B"}, **between_nodes(latency=latency)},
         )  # fmt: skip
         assert result.summary["fits"] is True
@@ -97,8 +97,9 @@ def test_messages_have_their_place() -> None:
 def test_recomputation_holds_too_little_to_be_planned_by() -> None:
     """The device has room for one whole activation, and for many inputs: p in flight as where it isn't known."""
     result = simulate(
-        "zb", 4, 12, costs={**UNIT, "activation": "10 B", "stage_input": "0 B", "held_for_weight_grad": "0 B"},
-        pipeline={"recompute": "full"}, cluster={"device": {"memory": "11 B"}},
+        "zb", 4, 12, costs={
+            **UNIT, "weights": "0 B", "activation": "10 B", "stage_input": "0 B", "held_for_weight_grad": "0 B",
+        }, pipeline={"recompute": "full"}, cluster={"device": {"memory": "11 B"}},
     )  # fmt: skip
     assert result.summary["fits"] is True
     assert max(row["peak_in_flight"] for row in result.summary["per_rank"]) == 4
