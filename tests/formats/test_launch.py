@@ -325,3 +325,5 @@ def test_an_argument_between_given_ones_is_asked_for() -> None:
         "run.sh:3: --micro-batch-size depends on $2, an argument of the script; give --set 2=…"
     )
     assert "micro_batch_size: 4" in imported(text, fixed={"1": "dsw", "2": "4", "3": "bf16"}).text
+    twelfth = text.replace("B=$2", "B=${12}").replace("torchrun", "eval torchrun")
+    assert "depends on ${12}, an argument" in refused(twelfth, fixed={"1": "dsw", "3": "bf16", "13": "8"})

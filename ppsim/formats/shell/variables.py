@@ -108,8 +108,9 @@ class Values:
         name = str(number)
         if name in self.fixed:
             return self.fixed[name][0]
-        missing = Missing(f"${name}", line, "an argument of the script", name, unset=True)
-        return [Piece(f"${name}", line, missing=missing)]
+        text = f"${name}" if number < 10 else f"${{{name}}}"
+        missing = Missing(text, line, "an argument of the script", name, unset=True)
+        return [Piece(text, line, missing=missing)]
 
     def element(self, name: str, index: str, text: str, line: int) -> Elements | Missing:
         """What ``${name[index]}`` is."""
