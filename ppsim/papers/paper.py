@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -222,12 +223,27 @@ def named(name: str) -> Paper:
 def rows_of(paper: Paper, figure: Figure) -> list[dict[str, str | int | Fraction]]:
     """The published rows: numbers as numbers, all else as text. Lines that start with # say where they are from.
 
-    Raises ConfigError where the file can't be read.
+    Raises ConfigError where the file can't be read, or has no column that ``where`` names.
     """
     path = paper.folder / (figure.rows or f"{figure.name}.csv")
     lines = [line for line in textfile.read(path, "a figure's rows", LARGEST).splitlines() if not line.startswith("#")]
     found = [{key: _value(cell or "") for key, cell in row.items()} for row in csv.DictReader(lines)]
-    return [row for row in found if figure.where is None or figure.where.holds(row.__getitem__)]
+    try:
+        return [row for row in found if figure.where is None or figure.where.holds(cells(row))]
+    except ValueError as error:
+        raise ConfigError(f"{printable(str(paper.folder / PAGE))}: figures.{figure.name}.where: {error}") from None
+
+
+def cells(row: Mapping[str, Any]) -> Callable[[str], Any]:
+    """The cells of a row by the names of their columns. Raises ValueError for any other name."""
+
+    def cell(name: str) -> Any:
+        if name not in row:
+            hint = did_you_mean(name, row) or ";"
+            raise ValueError(f"'{printable(name)}' is no column of its rows{hint} columns: {', '.join(row)}")
+        return row[name]
+
+    return cell
 
 
 def _value(cell: str) -> str | int | Fraction:

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ppsim.errors import PpsimError
-from ppsim.papers.paper import Figure, Fit, Paper, rows_of
+from ppsim.errors import ConfigError, PpsimError, printable
+from ppsim.papers.paper import PAGE, Figure, Fit, Paper, cells, rows_of
 from ppsim.papers.runs import Runs, Values
 
 STEP = 0.001
@@ -76,12 +76,15 @@ class Table:
 
 
 def reproduce(paper: Paper, watch: Callable[[str], None] = lambda _: None) -> list[Table]:
-    """Every figure of a paper; ``watch`` is told which one is at work."""
+    """Every figure of a paper; ``watch`` is told which one is at work. Raises ConfigError where a page is wrong."""
     runs = Runs(paper)
     tables: dict[str, Table] = {}
     for figure in paper.figures:
         watch(f"{paper.folder.name}: {figure.name}")
-        tables[figure.name] = _table(paper, figure, runs, tables.get(figure.constants_of or ""))
+        try:
+            tables[figure.name] = _table(paper, figure, runs, tables.get(figure.constants_of or ""))
+        except ValueError as error:
+            raise ConfigError(f"{printable(str(paper.folder / PAGE))}: figures.{figure.name}: {error}") from None
     return list(tables.values())
 
 
@@ -97,7 +100,7 @@ def _table(paper: Paper, figure: Figure, runs: Runs, fitted: Table | None) -> Ta
             row.update(dict(constants).get(_name(fitted.figure.fit, _group(fitted.figure.fit.each, row)), {}))
     for row in rows:
         for name, expression in figure.derive.items():
-            row[name] = expression.value(row.__getitem__)
+            row[name] = expression.value(cells(row))
     values = [_pair(figure, row, runs) for row in rows]
     values = _relative(figure, rows, values)
     made = tuple(_row(figure, row, *pair) for row, pair in zip(rows, values, strict=True))
@@ -111,7 +114,7 @@ Pair = tuple[float, float | None, str]
 
 
 def _pair(figure: Figure, row: dict[str, Any], runs: Runs) -> Pair:
-    published = float(figure.published.value(row.__getitem__))
+    published = float(figure.published.value(cells(row)))
     try:
         return published, runs.value(figure, row), ""
     except PpsimError as error:
@@ -124,7 +127,7 @@ def _relative(figure: Figure, rows: Sequence[Values], values: list[Pair]) -> lis
         return values
     bases: dict[tuple[str, ...], Pair] = {}
     for row, pair in zip(rows, values, strict=True):
-        if figure.relative_to.holds(row.__getitem__):
+        if figure.relative_to.holds(cells(row)):
             bases[_group(figure.among, row)] = pair
     out: list[Pair] = []
     for row, (published, simulated, note) in zip(rows, values, strict=True):
@@ -143,16 +146,16 @@ def _group(columns: Iterable[str], row: Values) -> tuple[str, ...]:
 def _row(figure: Figure, row: Values, published: float, simulated: float | None, note: str) -> Row:
     """One row, judged unless it only shows: was fitted on, is the reference of others, or wasn't read (``status``)."""
     status = str(row.get("status", ""))
-    fitted = figure.fit is not None and figure.fit.rows.holds(row.__getitem__)
+    fitted = figure.fit is not None and figure.fit.rows.holds(cells(row))
     base = figure.relative_to if figure.kind != "order" else None
-    reference = base is not None and base.holds(row.__getitem__)
+    reference = base is not None and base.holds(cells(row))
     judged = figure.kind not in ("shown", "order") and not (status or fitted or reference)
     met = None
     if judged:
         met = simulated is not None and figure.tolerance is not None and figure.tolerance.holds(published, simulated)
     why = status or note or ("fitted on" if fitted else "reference" if reference else "")
     if met is False:
-        why = next((miss.why for miss in figure.misses if miss.rows.holds(row.__getitem__)), why)
+        why = next((miss.why for miss in figure.misses if miss.rows.holds(cells(row))), why)
     names = figure.label or [name for name in row if any(f"{{{name}" in text for text in figure.set.values())]
     alone = len(names) == 1 and isinstance(row[names[0]], str)
     label = row[names[0]] if alone else ", ".join(f"{name} {_shown(row[name])}" for name in names)
@@ -176,7 +179,7 @@ def _ordered(figure: Figure, rows: Sequence[Row]) -> Iterator[Row]:
     judged = {place for places in groups.values() for place in places}
     for place, row in enumerate(rows):
         met = place not in wrong if place in judged else None
-        known = next((miss.why for miss in figure.misses if miss.rows.holds(row.columns.__getitem__)), "")
+        known = next((miss.why for miss in figure.misses if miss.rows.holds(cells(row.columns))), "")
         note = (known or wrong[place]) if place in wrong else row.note
         yield replace(row, judged=place in judged, met=met, note=note)
 
@@ -187,7 +190,7 @@ def _fitted(fit: Fit, figure: Figure, rows: list[dict[str, Any]], runs: Runs) ->
     for row in rows:
         groups.setdefault(_group(fit.each, row), []).append(row)
     for group, members in groups.items():
-        on = [row for row in members if fit.rows.holds(row.__getitem__)]
+        on = [row for row in members if fit.rows.holds(cells(row))]
         constants = _solved(fit, figure, on, runs) if on else {}
         for row in members:
             row.update(constants)
@@ -215,8 +218,8 @@ def _solved(fit: Fit, figure: Figure, on: list[dict[str, Any]], runs: Runs) -> d
         for row in on:
             filled = {**row, **constants}
             for name, expression in figure.derive.items():
-                filled[name] = expression.value(filled.__getitem__)
-            published = float(figure.published.value(filled.__getitem__))
+                filled[name] = expression.value(cells(filled))
+            published = float(figure.published.value(cells(filled)))
             out.append(runs.value(figure, filled) / published - 1)
         return out
 

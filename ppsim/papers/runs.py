@@ -13,7 +13,7 @@ from ppsim.config.experiment import Experiment
 from ppsim.config.load import load
 from ppsim.engine import fastest
 from ppsim.errors import PpsimError
-from ppsim.papers.paper import Figure, Paper
+from ppsim.papers.paper import Figure, Paper, cells
 from ppsim.papers.values import of_trace, value_of
 
 if TYPE_CHECKING:
@@ -74,8 +74,12 @@ def _simulate(experiment: Experiment) -> Result:
 
 
 def _filled(text: str, row: Values) -> str:
-    """A setting's text with the row's values in it."""
-    return text.format_map({key: float(value) if isinstance(value, Fraction) else value for key, value in row.items()})
+    """A setting's text with the row's values in it. Raises ValueError for a column that isn't there."""
+    values = {key: float(value) if isinstance(value, Fraction) else value for key, value in row.items()}
+    try:
+        return text.format_map(values)
+    except KeyError as error:
+        return str(cells(row)(str(error.args[0])))
 
 
 def _simulated(figure: Figure, row: Values, result: Result) -> float:

@@ -162,6 +162,30 @@ def test_a_page_with_a_mistake_is_one_line_at_its_place(tmp_path: Path, page: st
         read(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("published: took_ms", "published: tok_ms", "'tok_ms' is no column of its rows; did you mean 'took_ms'?"),
+        ("config: x", "where: q == 2\n    config: x", "where: 'q' is no column of its rows; columns: p, took_ms"),
+        ('"{p}"', '"{q}"', "'q' is no column of its rows; columns: p, took_ms"),
+        ("published: took_ms", "published: \"took_ms + 'x'\"", "can't be decided"),
+    ],
+)
+def test_a_page_that_names_what_is_not_there(tmp_path: Path, before: str, after: str, message: str) -> None:
+    page = _paper(tmp_path, "p,took_ms\n2,15\n") / "paper.yaml"
+    page.write_text(page.read_text("utf-8").replace(before, after), encoding="utf-8")
+    with pytest.raises(ppsim.ConfigError) as found:
+        reproduce(read(tmp_path))
+    assert str(found.value).startswith(f"{page}: figures.table1")
+    assert message in str(found.value)
+
+
+def test_rows_that_are_not_there(tmp_path: Path) -> None:
+    (_paper(tmp_path, "p,took_ms\n2,15\n") / "table1.csv").rename(tmp_path / "table2.csv")
+    with pytest.raises(ppsim.ConfigError, match=r"no such file; did you mean 'table2\.csv'"):
+        reproduce(read(tmp_path))
+
+
 def call(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "ppsim", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=400)
