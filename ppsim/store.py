@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from filelock import FileLock, Timeout
 
+from ppsim._texts import each
 from ppsim.analysis.result import Result
 from ppsim.config import resolved
 from ppsim.engine.timeline import Column
@@ -91,10 +92,9 @@ def _table(columns: dict[str, Column], path: Path) -> None:
 
 
 def _cells(column: Column) -> list[str]:
-    """The text of each, of equal numbers made once: half the time of what ``csv`` would take."""
+    """The text of each, quoted where it has to be: half the time of what ``csv`` would take."""
     if isinstance(column, np.ndarray) and column.dtype != object:
-        different, place = np.unique(column, return_inverse=True)
-        cells: list[str] = np.array([*map(repr, different.tolist()), ""], object)[place].tolist()
+        cells: list[str] = each(column, lambda different: [*map(repr, different.tolist())]).tolist()
         return cells
     if TO_BE_QUOTED.isdisjoint("".join(column)):
         return list(column)

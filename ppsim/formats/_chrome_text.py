@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ppsim._texts import Texts, each
+
 PLACES = [f".{place:03d}" for place in range(1000)]
-Texts = NDArray[np.object_]
-FEW = 4
-"""Numbers that span so many times fewer values than there are numbers are looked up, not sorted."""
 
 
 def column(values: Sequence[str]) -> Texts:
@@ -22,12 +21,12 @@ def column(values: Sequence[str]) -> Texts:
 
 def words(values: NDArray[np.signedinteger]) -> Texts:
     """Numbers as text."""
-    return _each(values, lambda different: [*map(str, different.tolist())])
+    return each(values, lambda different: [*map(str, different.tolist())])
 
 
 def us(ns: NDArray[np.signedinteger]) -> Texts:
     """Nanoseconds as µs: the whole ones, and the three places."""
-    return _each(ns, _us)
+    return each(ns, _us)
 
 
 def _us(ns: NDArray[np.signedinteger]) -> list[str]:
@@ -42,13 +41,3 @@ def filled(form: str, *columns: NDArray[Any]) -> list[str]:
     for texts, between in zip(columns, others, strict=True):
         parts += texts.tolist(), repeat(between)
     return [*map("".join, zip(*parts, strict=False))]
-
-
-def _each(values: NDArray[np.signedinteger], write: Callable[[NDArray[Any]], list[str]]) -> Texts:
-    low, high = int(values.min(initial=0)), int(values.max(initial=0))
-    if FEW * (high - low) < len(values):
-        different, place = np.arange(low, high + 1), values - low
-    else:
-        different, place = np.unique(values, return_inverse=True)
-    texts: Texts = column(write(different))[place]
-    return texts

@@ -56,6 +56,8 @@ class Bars:
 
 def joined(*parts: Bars) -> Bars:
     """All bars in one table, by line and start."""
+    if len(parts) == 1:
+        return parts[0]
     line, start, end, code, row = (
         np.concatenate([getattr(part, name) for part in parts]) for name in ("line", "start", "end", "code", "row")
     )

@@ -1,0 +1,24 @@
+"""Columns as text, without Python going through the rows: each different value is written once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Texts = NDArray[np.object_]
+FEW = 4
+"""Whole numbers that span so many times fewer values than there are of them are looked up, not sorted."""
+
+
+def each(values: NDArray[Any], write: Callable[[NDArray[Any]], list[str]]) -> Texts:
+    """The text of every number; ``write`` makes that of different ones."""
+    low = int(values.min(initial=0)) if values.dtype.kind == "i" else 0
+    if values.dtype.kind == "i" and FEW * (int(values.max(initial=0)) - low) < len(values):
+        different, place = np.arange(low, int(values.max(initial=0)) + 1), values - low
+    else:
+        different, place = np.unique(values, return_inverse=True)
+    texts: Texts = np.array(write(different), object)[place]
+    return texts
