@@ -153,6 +153,10 @@ def _without_effect(experiment: Experiment) -> Iterator[Notice]:
         by_preset.value if (by_preset := preset(runtime.preset, experiment.schedule.name).get("receives")) else "late"
     ):
         idle.append(("runtime.receives", "it matters over a transport alone, as transport: gloo"))
+    if experiment.schedule.double_buffered and runtime.grad_sync == "overlapped" and runtime.preset == "ideal":
+        idle.append(
+            ("runtime.grad_sync", f"{experiment.schedule.name} sums gradients when a step's last backward ends")
+        )
     if pipeline.recompute == "none" and pipeline.recompute_when == "late":
         idle.append(("pipeline.recompute_when", "nothing is recomputed"))
     if runtime.p2p == "fused" and pipeline.recompute != "none" and pipeline.recompute_when == "early":

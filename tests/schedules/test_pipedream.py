@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ppsim
 from ppsim.errors import ConfigError
 from ppsim.metrics import Run, memory, staleness, throughput
 from ppsim.ops import Kind
@@ -144,6 +145,19 @@ def test_data_parallelism_beside_its_sync(gradients: str, period: int) -> None:
         for m in (40, 20)
     )
     assert makespan_ms(more) - makespan_ms(fewer) == 10 * period
+
+
+@pytest.mark.parametrize(("schedule", "said"), [("pipedream_2bw", ["runtime.grad_sync"]), ("pipedream", [])])
+def test_sums_beside_the_next_step_are_not_2bws(schedule: str, said: list[str]) -> None:
+    """It has one update per step, and sums where that is due: asked for anything else, it says so."""
+    experiment = ppsim.Experiment(
+        schedule=schedule,
+        pipeline={"ranks": 2, "microbatches": 4, "data_parallel": 2},
+        costs={"forward": "1 ms", "backward": "2 ms", "gradients": "1 MB"},
+        runtime={"grad_sync": "overlapped"},
+    )
+    warnings = ppsim.simulate(experiment).summary["warnings"]
+    assert [found["key"] for found in warnings if found["key"].startswith("runtime")] == said
 
 
 def test_buckets_of_a_round_go_one_after_the_other() -> None:
