@@ -95,10 +95,13 @@ class Experiment(Model):
         return self
 
     @classmethod
-    def of_parts(cls, parts: Mapping[str, Any]) -> Experiment:
-        """An experiment of parts that are validated, each by itself. Raises ConfigError where they don't agree."""
+    def of_parts(cls, parts: Mapping[str, Any], agree: bool = False) -> Experiment:
+        """An experiment of parts that are validated, each by itself. Raises ConfigError where they don't agree.
+
+        ``agree``: they are known to.
+        """
         made = cls.model_construct(**parts)
-        if found := list(disagreements({**dict.fromkeys(cls.model_fields), **parts})):
+        if not agree and (found := list(disagreements({**dict.fromkeys(cls.model_fields), **parts}))):
             raise config_error(found)
         return made
 

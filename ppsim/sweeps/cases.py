@@ -96,8 +96,11 @@ class Resolver:
             known = self._written[id(section)] = section, json.dumps(section)
         return known[1]
 
-    def experiment(self, settings: Mapping[str, Any]) -> Experiment:
-        """The experiment of plain settings. Raises ConfigError."""
+    def experiment(self, settings: Mapping[str, Any], legal: bool = False) -> Experiment:
+        """The experiment of plain settings. Raises ConfigError.
+
+        ``legal``: sections that are right by themselves are known to agree, as those of a case do that has been listed.
+        """
         self._forget_if_many()
         written = {key: (key, self._json(value)) for key, value in settings.items() if key not in ("name", "sweep")}
         # A preset depends on the schedule; a runtime that isn't given is the default.
@@ -107,7 +110,7 @@ class Resolver:
             written["schedule"] = ("schedule", json.dumps(settings))
         known_parts = {key: self._sections[at][0] for key, at in written.items() if at in self._sections}
         if len(known_parts) == len(written):
-            return Experiment.of_parts({**settings, **known_parts})
+            return Experiment.of_parts({**settings, **known_parts}, legal)
         experiment = Experiment(**{**settings, **known_parts})
         for key, at in written.items():
             section = getattr(experiment, key)
