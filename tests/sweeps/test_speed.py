@@ -1,9 +1,9 @@
 """What a sweep costs its parent: memory that doesn't grow with the cases.
 
 What it costs in time is measured, not tested: 10,000 cases of p = 8, m = 64 (these schedules; ten forwards, five
-messages, 50 links) take with two workers, start and tables included, 3.5 s of CPU time per 1,000 where 1,000 bare SimPy
-loops of that size (``tests/benchmarks/small.py``) take 31.6 s. On a machine where these take the 17.2 s of
-``results/reference/small_cases.csv`` that is 1.9 s, or about 1,000 cases a second on two cores.
+messages, 50 links) take with two workers, start and tables included, 3.5 s of CPU time per 1,000 on a busy machine where
+1,000 bare SimPy loops of that size take 31.6 s. Where these take 18.3 s, as in ``results/reference/small_cases.csv``,
+that is 2.0 s per 1,000, so about 1,000 cases a second on two cores.
 """
 
 from __future__ import annotations
