@@ -63,7 +63,8 @@ def straggler(case: Case) -> Remedy | None:
     slow = [rank for rank, speed in enumerate(speeds) if speed < usual]
     if not slow:
         return None
-    longer = f"{float(usual / min(speeds)):.3g} times as long as the others for the same work"
+    up_to = "up to " if len({speeds[rank] for rank in slow}) > 1 else ""
+    longer = f"{up_to}{float(usual / min(speeds)):.3g} times as long as the others for the same work"
     found = f"the straggler rank {slow[0]} takes" if len(slow) == 1 else f"the stragglers, {ranks_named(slow)}, take"
     mended = [max(speed, usual) for speed in speeds]
     return Remedy(

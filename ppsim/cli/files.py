@@ -27,10 +27,25 @@ def text_written(path: Path, text: str, sources: Sequence[Path]) -> None:
     written(path, lambda to: to.write_text(text, encoding="utf-8", newline="\n"))
 
 
+def holds_sweep(path: Path) -> bool:
+    """Whether a path is the folder or the file of a sweep."""
+    return path.suffix == ".sqlite" or (path.is_dir() and any(path.glob("sweep*.sqlite")))
+
+
 def is_trace(path: Path) -> bool:
-    """Whether a path is a trace of a real run and no experiment; what ends in .yaml isn't even looked at."""
+    """Whether a path is a trace of a real run and no experiment; what ends in .yaml isn't even looked at.
+
+    Raises ConfigError for a sweep, which is neither.
+    """
     if path.suffix in (".yaml", ".yml") and not path.is_dir():
         return False
+    if holds_sweep(path):
+        from ppsim.errors import ConfigError, printable
+
+        raise ConfigError(
+            f"{printable(str(path))}: holds a sweep, where one run is due; `ppsim plot` draws it, and --write-best and "
+            "--row of `ppsim sweep` make an experiment of one of its cases"
+        )
     from ppsim.formats.traces import is_trace as looks_like
 
     return looks_like(path)

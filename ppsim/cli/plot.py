@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ppsim.cli.files import is_trace, written
+from ppsim.cli.files import holds_sweep, is_trace, written
 from ppsim.cli.options import EngineName, EngineOption, Set
 from ppsim.cli.run import measured, simulated
 
@@ -87,7 +87,7 @@ def plot(
         name: column for name, column in (("x", x), ("y", y), ("hue", hue), ("facet", facet)) if column is not None
     }
     part = _part(kind, window, ranks)
-    if _holds_sweep(config):
+    if holds_sweep(config):
         if part:
             raise ConfigError(f"{', '.join(f'--{name}' for name in part)}: of a run; {config} holds a sweep")
         if kind in OF_RUNS:
@@ -160,11 +160,6 @@ def _part(kind: PlotKind | None, window: tuple[str, str] | None, ranks: str | No
         if which not in (PlotKind.gantt, PlotKind.memory):
             raise ConfigError(f"--ranks: of a Gantt chart or of memory; {which} shows all")
     return found
-
-
-def _holds_sweep(path: Path) -> bool:
-    """Whether a path is the folder or the file of a sweep."""
-    return path.suffix == ".sqlite" or (path.is_dir() and any(path.glob("sweep*.sqlite")))
 
 
 def _of_sweep(path: Path, wanted: Picture, axes: dict[str, str]) -> None:

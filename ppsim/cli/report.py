@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ppsim.cli.files import text_written
+from ppsim.cli.files import is_trace, text_written
 from ppsim.cli.options import EngineName, EngineOption, Set
 from ppsim.cli.run import measured, simulated
 
@@ -33,6 +33,4 @@ def report(
 
 
 def _result(source: Path, settings: list[str] | None, engine: EngineName) -> Some:
-    from ppsim.formats.traces import is_trace
-
     return measured(source) if is_trace(source) else simulated(source, settings, engine)

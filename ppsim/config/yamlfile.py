@@ -71,6 +71,9 @@ class Document:
 def read(path: Path) -> Document:
     """The one YAML document of a regular file of UTF-8 text, at most ``MAX_BYTES`` long; a mapping at its top."""
     label = printable(str(path))
+    if path.is_dir() and (path / "config.yaml").is_file():
+        inside = printable(str(path / "config.yaml"))
+        raise ConfigError(f"{printable(str(path))}: a directory, where a YAML file is due; give {inside}")
     text = textfile.read(path, "a YAML file", MAX_BYTES)
     root = Builder(label).build(text)
     if root is None:

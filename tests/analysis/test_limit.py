@@ -39,6 +39,7 @@ ALONE: list[tuple[str, Settings, Named]] = [
         ("work", "rank 1 has 60 % more work than the mean", {"costs": {"forward": "1.25 ms", "backward": "2.5 ms"}}),
     ),
     ("a straggler", {"cluster": {"speed": [1, 1, 0.8, 1]}}, ("straggler", "the straggler rank 2 takes 1.25 times", {"cluster": {"speed": 1}})),
+    ("stragglers that differ", {"cluster": {"speed": [0.5, 1, 1, 0.9]}}, ("straggler", "the stragglers, ranks 0, 3, take up to 2 times as long", {"cluster": {"speed": 1}})),
     ("two stragglers", {"cluster": {"speed": [1, 0.5, 1, 0.5]}}, ("straggler", "stragglers, ranks 1, 3", {"cluster": {"speed": 1}})),
     (
         "slow links", {"costs": {"message": "1 MB"}, "cluster": between_nodes(bandwidth="500 MB/s")},

@@ -37,3 +37,21 @@ def test_a_path_through_a_file(command: tuple[str, ...], folder: Path) -> None:
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "file/x.svg: can't be written: file is a file, not a folder"
     assert (folder / "file").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "report"])
+def test_a_sweep_is_no_run(tmp_path: Path, command: str) -> None:
+    (tmp_path / "grid").mkdir()
+    (tmp_path / "grid" / "sweep.sqlite").touch()
+    done = call(command, "grid", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("grid: holds a sweep, where one run is due; `ppsim plot` draws it")
+
+
+@pytest.mark.parametrize("command", [("check",), ("explain", "--op", "0B0")])
+def test_a_results_folder_names_its_config(tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "config.yaml").touch()
+    done = call(command[0], "done", *command[1:], cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == f"done: a directory, where a YAML file is due; give {Path('done', 'config.yaml')}"
