@@ -24,6 +24,7 @@ QUICKSTART = readme.ROOT / "configs" / "quickstart.yaml"
 def with_new(name: str, folder: Path) -> Path:
     """A copy of the package with one file of the page in it; of a table, with its row at the end."""
     shutil.copytree(Path(ppsim.__file__).parent, folder / "ppsim", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / name).parent.mkdir(exist_ok=True)
     with (folder / name).open("a", encoding="utf-8") as file:
         file.write(NEW[name])
     return folder
@@ -75,11 +76,8 @@ def test_a_metric_is_a_file(tmp_path: Path) -> None:
 @pytest.mark.slow  # starts several processes
 def test_a_paper_is_a_folder(tmp_path: Path) -> None:
     """GPipe takes (m + p - 1)(F + B): 5 · 3 = 15 ms for p = 2 and m = 4, 18 ms for p = 3."""
-    package = tmp_path / "work"
+    package = with_new("ppsim/papers/example/paper.yaml", tmp_path / "work")
     folder = package / "ppsim" / "papers" / "example"
-    shutil.copytree(Path(ppsim.__file__).parent, package / "ppsim", ignore=shutil.ignore_patterns("__pycache__"))
-    folder.mkdir()
-    (folder / "paper.yaml").write_text(NEW["ppsim/papers/example/paper.yaml"], encoding="utf-8")
     config = (
         "schedule: gpipe\npipeline: {ranks: 2, microbatches: 4}\ncosts: {per: stage, forward: 1 ms, backward: 2 ms}\n"
     )
