@@ -98,6 +98,10 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except SystemExit as exits:
+        if isinstance(exits.__context__, BrokenPipeError):  # click's own answer to a reader that has gone is a 1
+            sys.exit(0)
+        raise
     except MemoryError:
         typer.echo("not enough memory for so many ops; fewer ranks, microbatches or steps need less", err=True)
         sys.exit(WRONG_INPUT)

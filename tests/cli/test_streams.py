@@ -76,3 +76,13 @@ def test_files_are_whole_where_standard_output_is_closed(tmp_path: Path) -> None
     line = f"{sys.executable} -m ppsim run {QUICKSTART} --out x >&-"
     assert subprocess.run(["sh", "-c", line], cwd=tmp_path, check=False).returncode == 0
     assert (tmp_path / "x" / "summary.json").read_text(encoding="utf-8").startswith("{\n")
+
+
+def test_a_reader_that_has_gone_is_no_deadlock() -> None:
+    """As in `ppsim list devices | head -1` under pipefail: exit code 1 would say that ranks wait for ever."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "ppsim", "list", "devices"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
