@@ -14,7 +14,7 @@ from ppsim.plot import bars as table
 from ppsim.plot import boxes, density, gantt_legend, labels, scales, style, zoom
 from ppsim.plot.looks import FLIGHT, IDLE, OCCUPIES, QUEUED, rgb
 from ppsim.plot.style import Size, SizeName
-from ppsim.plot.view import View, ranks_shown, title, window_ns
+from ppsim.plot.view import View, ranks_shown, run_of, title, window_ns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,7 +60,7 @@ def gantt(
     many of how many; where not all can be labelled, a figure of its own has parts of the run enlarged beneath.
     Raises PpsimError for ranks that aren't there, an empty window, an unknown size.
     """
-    run = result if isinstance(result, Run) else result.run
+    run = run_of(result)
     form = style.size_of(size)
     most = form.most_height * form.dpi if ax is None else ax.bbox.height
     view = View.of(run, ranks_shown(run, ranks, most_lines(most)), window_ns(run, window))

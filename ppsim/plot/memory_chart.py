@@ -17,7 +17,7 @@ from ppsim.ops import Longs
 from ppsim.plan.table import CATEGORIES
 from ppsim.plot import looks, peaks_chart, scales, style
 from ppsim.plot.style import Size, SizeName
-from ppsim.plot.view import ranks_shown
+from ppsim.plot.view import ranks_shown, run_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,7 +38,7 @@ def memory(
     axis holds ns and the y axis bytes; their labels say the unit. Raises PpsimError for ranks that aren't there, more
     than one of them for a given ``ax``, an unknown size, or a run that doesn't know its memory.
     """
-    run = result if isinstance(result, Run) else result.run
+    run = run_of(result)
     form = style.size_of(size)
     if "memory" not in run.knows:
         raise PpsimError("memory: this run doesn't know what its ops hold; its gantt chart can be plotted")

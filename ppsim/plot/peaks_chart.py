@@ -13,6 +13,7 @@ from ppsim.metrics import memory as metric
 from ppsim.plan.table import CATEGORIES
 from ppsim.plot import looks, scales, style
 from ppsim.plot.style import Size, SizeName
+from ppsim.plot.view import run_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,7 +34,7 @@ def peaks(
     ``ax``: where to draw; by default a figure of its own. The y axis holds bytes, its label says the unit.
     Raises PpsimError for an unknown size, or a run that doesn't know its memory.
     """
-    run = result if isinstance(result, Run) else result.run
+    run = run_of(result)
     form = style.size_of(size)
     if "memory" not in run.knows:
         raise PpsimError("peaks: this run doesn't know what its ops hold; its gantt chart can be plotted")

@@ -73,6 +73,14 @@ class View:
         return scales.fitting(self.high, scales.TIMES)
 
 
+def run_of(result: object) -> Run:
+    """What is drawn of a result. Raises PpsimError for what is none."""
+    run = result if isinstance(result, Run) else getattr(result, "run", None)
+    if not isinstance(run, Run):
+        raise PpsimError(f"a picture takes a result, as simulate gives it, not {shown(result)}")
+    return run
+
+
 def ranks_shown(run: Run, ranks: Sequence[int] | None, most: int) -> list[int]:
     """The ranks asked for; by default all, or every n-th so that there are at most ``most``."""
     there = run.plan.ops.ranks

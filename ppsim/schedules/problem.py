@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.costs import StageCosts
+from ppsim.errors import ScheduleError, shown
 from ppsim.hardware.cluster import Topology
 from ppsim.hardware.link import ZERO, Link
 from ppsim.ops import Grid, Kind, Ops, Orders, ops
@@ -95,7 +96,13 @@ class Problem:
 
     def per_rank(self, order: Callable[[Rank], Ops]) -> Orders:
         """Orders from a function that gives one rank's ops."""
-        return Orders.of([order(self.rank(r)) for r in range(self.ranks)])
+        tables = [order(self.rank(r)) for r in range(self.ranks)]
+        for rank, table in enumerate(tables):
+            if not isinstance(table, Ops):
+                raise ScheduleError(
+                    f"per_rank: rank {rank}'s order is {shown(table)}, not Ops, as rank.forwards() and concat(…) give"
+                )
+        return Orders.of(tables)
 
 
 def _hops(placement: Placement, message: tuple[Fraction, ...], topology: Topology) -> Iterator[Fraction]:

@@ -156,6 +156,8 @@ def run_search(
     watch: Callable[[searching.Found], None],
 ) -> Searched:
     """Find the fastest cases that fit, without simulating those that can't be among them."""
+    if top < 1:
+        raise ConfigError(f"top: {top} is too small; at least 1")
     base, sweep = base_of(experiment, varied)
     columns = parameters(sweep)
     space = searching.space(base, listing(base, sweep), columns)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ppsim.analysis.measured.table import Measured
 from ppsim.engine.watch import Watch
-from ppsim.errors import FormatError
+from ppsim.errors import FormatError, shown
 from ppsim.formats.traces import kineto, ndtimeline, primus, tasks, trace
 from ppsim.formats.traces._files import CUT_SHORT, PARQUET, head, is_folder, label
 
@@ -25,11 +25,14 @@ _KNOWN = "Primus' pp_rank_N.json, NDTimeline's Parquet, PyTorch profiler's JSON,
 __all__ = ["is_trace", "read_trace"]
 
 
-def read_trace(path: Path, name: str | None = None, watch: Watch | None = None) -> Measured:
+def read_trace(path: Path | str, name: str | None = None, watch: Watch | None = None) -> Measured:
     """The measured run in a file or folder; ``name`` is a regular expression for the spans of a profiler's trace.
 
     Raises FormatError, with the reason, where there is none in it.
     """
+    if not isinstance(path, str | Path):
+        raise FormatError(f"read_trace takes the path of a file or folder, not {shown(path)}")
+    path = Path(path)
     if is_folder(path):
         return _folder(path, name, watch)
     kind = _kind(path)
