@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ppsim.cli.files import is_trace
 from ppsim.cli.options import Config, Set
 
 
@@ -23,9 +24,14 @@ def explain(
     from ppsim.config.load import load
     from ppsim.display.console import console
     from ppsim.display.screen import chain
-    from ppsim.errors import ConfigError
+    from ppsim.errors import ConfigError, printable
     from ppsim.units import parse, to_ns
 
+    if is_trace(config):
+        raise ConfigError(
+            f"{printable(str(config))}: a measured run, which tells when an op started, not what it waited for; make "
+            "an experiment of it by ppsim fit TRACE -o exp.yaml, and explain that"
+        )
     result = simulate(load(config, set_ or ()))
     instant: Any = None
     if at is not None:

@@ -133,3 +133,42 @@ def test_one_rank_alone_is_refused_with_the_stages_that_it_lacks() -> None:
     path = Path(__file__).parents[1] / "data" / "traces" / "kineto-1f1b" / "rank-2.json.gz"
     with pytest.raises(ppsim.PpsimError, match="no rank of this trace holds stage 0, 1; give the folder"):
         _ = as_result(read_trace(path)).summary
+
+
+@pytest.mark.parametrize("command", ["run", "fit"])
+@pytest.mark.parametrize(
+    ("name", "rest", "message"),
+    [
+        ("kineto-1f1b", ["rank-0.json.gz", "rank-2.json.gz"], "no rank of this trace holds stage 1; give the folder"),
+        ("kineto-1f1b", ["rank-2.json.gz"], "no rank of this trace holds stage 0, 1; give the folder"),
+    ],
+)
+def test_ranks_that_are_missing_are_named_by_every_command(
+    command: str, name: str, rest: list[str], message: str, tmp_path: Path
+) -> None:
+    for file in rest:
+        (tmp_path / file).write_bytes((DATA / name / file).read_bytes())
+    done = CliRunner().invoke(app, [command, str(tmp_path)])
+    assert isinstance(done.exception, ppsim.PpsimError) and message in str(done.exception)
+
+
+@pytest.mark.parametrize("command", ["run", "fit", "explain"])
+def test_a_trace_that_is_cut_short_is_refused_with_what_it_lacks(command: str, tmp_path: Path) -> None:
+    """Two ranks, two microbatches: 1F1B of rank 0 ends with 0B0 0B1, and the file before its backwards."""
+    config, trace = tmp_path / "x.yaml", tmp_path / "cut.csv"
+    config.write_text(
+        "schedule: 1f1b\npipeline: {ranks: 2, microbatches: 2}\ncosts: {forward: 1 ms, backward: 2 ms}",
+        encoding="utf-8",
+    )
+    CliRunner().invoke(app, ["run", str(config), "--out", str(tmp_path / "out"), "--no-plots"], catch_exceptions=False)
+    lines = (tmp_path / "out" / "tasks.csv").read_text(encoding="utf-8").splitlines()
+    kept = [line for line in lines if ",0B" not in line]
+    assert len(kept) == len(lines) - 2
+    trace.write_text("\n".join(kept), encoding="utf-8")
+    done = CliRunner().invoke(app, [command, str(trace)])
+    said = (
+        "an experiment of it by ppsim fit TRACE"
+        if command == "explain"
+        else "cut.csv: 0B0, 0B1 are missing: this isn't"
+    )
+    assert isinstance(done.exception, ppsim.PpsimError) and said in str(done.exception)

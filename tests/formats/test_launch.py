@@ -297,6 +297,12 @@ def test_which_layers_have_experts(pattern: str, key: str | None, value: int | N
     }  # fmt: skip
 
 
+def test_one_expert_is_a_dense_layer(tmp_path: Path) -> None:
+    """Megatron-DeepSpeed's default is one expert; top-2 of it would be an error."""
+    found = launch.convert(File(f"{LLAMA} --vocab-size 8 --num-experts 1", "x.sh"), machine=H100)
+    assert experiment(found, tmp_path).costs.model_dump()["model"]["experts"] is None
+
+
 def test_what_has_no_costs_from_a_model_is_refused_on_a_device_and_told_without() -> None:
     for option, word in (
         ("--hybrid-override-pattern M-M*", "state-space"),

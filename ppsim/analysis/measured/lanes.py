@@ -13,7 +13,7 @@ import numpy as np
 
 from ppsim.analysis.measured.table import Flags, Ints, Longs, Measured
 from ppsim.errors import PpsimError
-from ppsim.ops import COMMUNICATION, COMPUTE, NONE
+from ppsim.ops import COMMUNICATION, COMPUTE, NONE, Kind
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,6 +117,7 @@ def lanes(measured: Measured) -> Lanes:
             f"{measured.source}: rank {', '.join(map(str, absent))} of {measured.ranks} isn't in the trace: what its "
             "ops take can't be known"
         )
+    _stages_there(measured)
     if not np.any(ok):
         raise PpsimError(f"{measured.source}: no step is whole on all ranks and replicas")
     lost = [number for number, good in zip(measured.steps, ok.tolist(), strict=True) if not good]
@@ -127,11 +128,37 @@ def lanes(measured: Measured) -> Lanes:
     order = np.lexsort((np.median(end.reshape(len(end), -1), axis=1), typical, rows.rank[first]))
     order = _by_first_lane(order, rows.rank[first], start[:, 0, 0], end[:, 0, 0])
     chosen = first[order]
+    _both_ways(measured, chosen)
     return Lanes(
         measured, rows.rank[chosen], rows.label[chosen], measured.kind[chosen].astype(np.int32), rows.stage[chosen],
         rows.microbatch[chosen], start[order], end[order],
         tuple(number for number, good in zip(measured.steps, ok.tolist(), strict=True) if good), said,
     )  # fmt: skip
+
+
+def _stages_there(measured: Measured) -> None:
+    """Raise PpsimError where a stage below the last is on no rank."""
+    seen = {stage for held in measured.stages_of for stage in held}
+    if absent := [str(stage) for stage in range(measured.stages) if stage not in seen]:
+        text = f"no rank of this trace holds stage {', '.join(absent)}; give the folder that has a file for every rank"
+        raise PpsimError("\n  ".join([f"{measured.source}: {text}", *measured.notes]))
+
+
+def _both_ways(measured: Measured, chosen: np.ndarray) -> None:
+    """Raise PpsimError where what was measured of a step isn't a forward and a backward of each microbatch."""
+    kind, rows = measured.kind[chosen], measured.rows
+    ops = set(zip(kind.tolist(), rows.stage[chosen].tolist(), rows.microbatch[chosen].tolist(), strict=True))
+    absent = []
+    for stage in range(measured.stages):
+        for microbatch in range(measured.microbatches):
+            for letter, kinds in (("F", (Kind.F,)), ("B", (Kind.B, Kind.I))):
+                if not any((int(kind), stage, microbatch) in ops for kind in kinds):
+                    absent.append(f"{stage}{letter}{microbatch}")
+    if absent:
+        verb = "is" if len(absent) == 1 else "are"
+        some = ", ".join(absent[:6]) + (f" and {len(absent) - 6} more" if len(absent) > 6 else "")
+        text = f"{measured.source}: {some} {verb} missing: this isn't a whole step of forwards and backwards"
+        raise PpsimError("\n  ".join([text, *measured.notes]))
 
 
 def _by_first_lane(order: np.ndarray, rank: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

@@ -17,7 +17,6 @@ from ppsim.analysis.measured.replay import Replay
 from ppsim.costs.given import GivenCosts
 from ppsim.costs.setting import Setting
 from ppsim.engine.timeline import Timeline
-from ppsim.errors import FormatError
 from ppsim.hardware.cluster import Topology
 from ppsim.metrics import Run
 from ppsim.ops import COMPUTE, NONE, Kind, Longs, Op, OpTable, Orders, from_ops
@@ -77,10 +76,6 @@ def _plan(lanes: Lanes, replica: int, steps: Sequence[int]) -> Plan:
     optimizer = _TICK if ends_with_optimizer else 0 * _TICK
     costs = GivenCosts(per="stage", forward=_TICK, input_grad=_TICK, weight_grad=_TICK, optimizer=optimizer)
     placement = inferred(measured.stages_of)
-    if missing := [str(stage) for stage, ranks in enumerate(placement.ranks_of) if not ranks]:
-        raise FormatError(
-            f"no rank of this trace holds stage {', '.join(missing)}; give the folder that has a file for every rank"
-        )
     per_stage = costs.stage_costs(Setting(placement))
     problem = Problem(measured.ranks, measured.microbatches, placement, per_stage, steps=len(steps))
     orders = Orders.of([_order(lanes, rank, replica, steps[0]) for rank in range(measured.ranks)])

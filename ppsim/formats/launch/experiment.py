@@ -85,7 +85,8 @@ def experiment_of(settings: Settings, label: str, times: Times, machine: Machine
     try:
         Experiment(**values)
     except ConfigError as error:
-        raise FormatError("\n".join(f"{label}: {line}" for line in str(error).splitlines())) from None
+        more = "; the world size isn't in the file: give --world-size" if settings.sizes.world is None else ""
+        raise FormatError("\n".join(f"{label}: {line}{more}" for line in str(error).splitlines())) from None
     notes = [*settings.notes, *(_notes(settings, times) if machine is None else _assumed(values, machine))]
     return Imported(_text(settings, label, values, times), notes)
 

@@ -54,7 +54,7 @@ def model_of(arguments: Arguments, costed: bool = False) -> dict[str, Any]:
         model["positions"] = positions
     if has("--multi-latent-attention"):
         model["latent"] = _latent(arguments)
-    return model | (_experts(arguments, costed) if _number(arguments, "--num-experts") else {})
+    return model | (_experts(arguments, costed) if (_number(arguments, "--num-experts") or 1) > 1 else {})
 
 
 def _number(arguments: Arguments, name: str) -> int | None:
@@ -139,7 +139,7 @@ def _pattern(text: str) -> list[int]:
 
 def costs_of(arguments: Arguments, sizes: Sizes, dtype: str) -> dict[str, Any]:
     """How the model is cut, held and run."""
-    has, experts = arguments.mentions, _number(arguments, "--num-experts")
+    has, experts = arguments.mentions, (_number(arguments, "--num-experts") or 1) > 1
     costs: dict[str, Any] = {
         "sequence": _number(arguments, "--seq-length"),
         "tensor_parallel": sizes.tensor if sizes.tensor > 1 else None,

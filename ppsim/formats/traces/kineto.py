@@ -43,6 +43,12 @@ def read(paths: Sequence[Path], name: str | None = None, watch: Watch | None = N
         for each in profiles
         if each.broken
     ]
+    worlds = [each.header.get("distributedInfo") for each in profiles]
+    world = max(
+        (d["world_size"] for d in worlds if isinstance(d, dict) and type(d.get("world_size")) is int), default=0
+    )
+    if world > len(profiles):
+        missing.append(f"{world - len(profiles)} of the job's {world} ranks: no file has them")
     workers, device = _workers(profiles, notes, missing)
     if not workers:
         raise FormatError("\n".join(_nothing(profiles, name is not None, notes)))
