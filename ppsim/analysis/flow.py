@@ -7,12 +7,9 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
-from ppsim._latest import Latest
 from ppsim.analysis.specify import specify
 from ppsim.config.experiment import Experiment
-from ppsim.costs import AnyCosts, GivenCosts, Setting
-from ppsim.costs.base import StageCosts
-from ppsim.costs.given import without_memory
+from ppsim.costs.shared import SharedCosts
 from ppsim.engine import Engine, fastest, run
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError, DeadlockError, ScheduleError, shown
@@ -51,7 +48,7 @@ class Flow:
 
     def __init__(self) -> None:
         self._orders: dict[Hashable, tuple[CheckedOrders, Schedule]] = {}
-        self._costs: Latest[tuple[StageCosts, GivenCosts]] = Latest(KEPT)
+        self._costs = SharedCosts(KEPT)
         self._structures = Structures()
 
     def execute(self, experiment: Experiment, engine: Engine | None, watch: Watch | None = None) -> Executed:
@@ -63,7 +60,7 @@ class Flow:
         watch = watch or Watch()
         if not isinstance(experiment, Experiment):
             raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
-        problem = experiment.problem((engine or fastest()) == "compiled", self._costs_of)
+        problem = experiment.problem((engine or fastest()) == "compiled", self._costs.of)
         per_step = _per_step(experiment, problem)
         spec = specify(experiment, problem)
         orders = self._checked(experiment.schedule, problem)
@@ -74,16 +71,8 @@ class Flow:
         except DeadlockError as deadlock:
             raise DeadlockError("\n".join([str(deadlock), *_causes(experiment, problem)])) from None
         watch.at("metrics")
-        executed = Run(
-            timeline.plan, timeline, problem, SIMULATED, **per_step, sizes_known=_sizes_known(experiment, problem)
-        )
+        executed = Run(timeline.plan, timeline, problem, SIMULATED, **per_step)
         return Executed(experiment, problem, orders, plan, executed, name)
-
-    def _costs_of(self, costs: AnyCosts, setting: Setting) -> StageCosts:
-        """``costs.stage_costs(setting)``, worked out once of the same costs where these are given."""
-        if not isinstance(costs, GivenCosts):  # those of a model are kept where they are made
-            return costs.stage_costs(setting)
-        return self._costs.of((id(costs), *costs.depends_on(setting)), lambda: (costs.stage_costs(setting), costs))[0]
 
     def _checked(self, schedule: Schedule, problem: Problem) -> CheckedOrders:
         """What the schedule lists. Raises ScheduleError where that is no legal schedule."""
@@ -134,17 +123,10 @@ def _sizes(schedule: Schedule, problem: Problem) -> Hashable | None:
     return key
 
 
-def _sizes_known(experiment: Experiment, problem: Problem) -> bool:
-    """Whether activations and weights, which every training holds, are among the costs."""
-    costs = experiment.costs
-    if isinstance(costs, GivenCosts):
-        return not without_memory(costs.model_fields_set)
-    return any(problem.costs.activation) and any(problem.costs.weights)
-
-
 def _per_step(experiment: Experiment, problem: Problem) -> dict[str, Any]:
-    """What is known of a step's samples, tokens and operations, as a Run names it."""
+    """What is known of a step's samples, tokens, operations and memory, as a Run names it."""
     samples, tokens, peak = experiment.samples_per_step, experiment.tokens_per_sample, experiment.peak_flops
+    sizes_known = experiment.sizes_known(problem.costs)
     per_microbatch = sum(problem.costs.flops, Fraction(0))
     passes = 3 if experiment.schedule.trains else 1  # a backward computes twice what its forward does
     return {
@@ -152,6 +134,7 @@ def _per_step(experiment: Experiment, problem: Problem) -> dict[str, Any]:
         "tokens_per_step": samples * tokens if samples is not None and tokens is not None else None,
         "flops_per_step": round(passes * per_microbatch * problem.microbatches) if problem.costs.flops else None,
         "peak_flops": None if peak is None else round(peak * problem.ranks),
+        "sizes_known": sizes_known,
     }
 
 

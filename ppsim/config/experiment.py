@@ -34,8 +34,9 @@ from ppsim.config.splitting import (
 )
 from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
-from ppsim.costs import KINDS, AnyCosts, CostsField, ProfileCosts, Setting, TransformerCosts
+from ppsim.costs import KINDS, AnyCosts, CostsField, GivenCosts, ProfileCosts, Setting, TransformerCosts
 from ppsim.costs.base import StageCosts
+from ppsim.costs.given import without_memory
 from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
@@ -141,6 +142,12 @@ class Experiment(Model):
     def tokens_per_sample(self) -> int | None:
         """Tokens of a sequence, where costs follow from a model."""
         return self.costs.tokens if isinstance(self.costs, TransformerCosts) else None
+
+    def sizes_known(self, costs: StageCosts) -> bool:
+        """Whether activations and weights, which every training holds, are among the costs of these stages."""
+        if isinstance(self.costs, GivenCosts):
+            return not without_memory(self.costs.model_fields_set)
+        return any(costs.activation) and any(costs.weights)
 
     @property
     def peak_flops(self) -> Fraction | None:
