@@ -333,3 +333,17 @@ def test_an_argument_between_given_ones_is_asked_for() -> None:
     assert "micro_batch_size: 4" in imported(text, fixed={"1": "dsw", "2": "4", "3": "bf16"}).text
     twelfth = text.replace("B=$2", "B=${12}").replace("torchrun", "eval torchrun")
     assert "depends on ${12}, an argument" in refused(twelfth, fixed={"1": "dsw", "3": "bf16", "13": "8"})
+
+
+def test_arguments_in_a_file_that_the_script_writes(tmp_path: Path) -> None:
+    text = f"N=8\ncat > ./args.txt <<EOF\n--num-layers $N\n--pipeline-model-parallel-size 4\nEOF\n{RUN}"
+    found = imported(f"{text} --global-batch-size 8 $(cat args.txt)\n")
+    assert experiment(found, tmp_path).pipeline.ranks == 4
+    with pytest.raises(FormatError, match=r"\$\(cat others.txt\), a command, which isn't run|num-layers is missing"):
+        imported(f"{text} --global-batch-size 8 $(cat others.txt)\n")
+
+
+def test_a_command_inside_another_language_is_told_how_to_save() -> None:
+    pod = "spec:\n  args:\n    - |\n      torchrun pretrain_gpt.py --num-layers 8 --pipeline-model-parallel-size 4\n"
+    assert "of a command within YAML save the command as a script" in refused(pod, "pod.yaml")
+    assert "where a program makes the command, save that command" in refused("import subprocess\n", "run.py")

@@ -99,7 +99,9 @@ class _Preset:
         modules = whole.get("modules")
         module = next((m for m in modules.values() if isinstance(m, dict)), None) if isinstance(modules, dict) else None
         if module is None:
-            raise FormatError(f"{printable(self.file.label)}: no modules: with a trainer, as a Primus file has")
+            inside = re.search(r"--(num[-_]layers|pipeline[-_]model)", self.file.text)
+            hint = "; of a command within YAML save the command as a script" if inside else ""
+            raise FormatError(f"{printable(self.file.label)}: no modules: with a trainer, as a Primus file has{hint}")
         framework = self._resolved("framework", module.get("framework", "megatron"))
         if framework != "megatron":
             raise FormatError(f"{printable(self.file.label)}: framework {shown(framework)}: only megatron is read")

@@ -100,7 +100,10 @@ def _arguments(script: Script, idle: frozenset[str]) -> Arguments:
         found = Arguments(values)
         found.notes.append("no command uses the arguments; they are taken from the variables that hold them")
         return found
-    raise FormatError("0: no arguments of Megatron's: neither a command with --num-layers, nor a list of arguments")
+    raise FormatError(
+        "0: no arguments of Megatron's: neither a command with --num-layers, nor a list of arguments; where a program "
+        "makes the command, save that command"
+    )
 
 
 def _one_of(launches: Sequence[Command], idle: frozenset[str]) -> Arguments:

@@ -211,6 +211,10 @@ class Values:
         if name in ("echo", "printf") and (name == "echo" or len(given) == 1):
             given = given[1:] if name == "echo" and texts[1:2] in (["-n"], ["-e"]) else given
             return [p for i, word in enumerate(given) for p in ([Piece(" ", line), *word] if i else word)]
+        if name == "cat" and len(given) == 1:  # a file that the script itself writes
+            written = {posixpath.normpath(path): pieces for path, pieces in self.state.files.items()}
+            pieces = written.get(posixpath.normpath(texts[1]))
+            return None if pieces is None else list(pieces)
         if name in ("cd", "readlink", "realpath") and given and not texts[-1].startswith("-"):
             return given[-1]
         if any(missing_in(word) for word in given):
