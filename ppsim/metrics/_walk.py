@@ -88,10 +88,11 @@ def _split(rows: _Rows, held: _Held, own: Longs, owner: Ints, others: _Changes) 
     group, size, since, until, times = held
     when, change = others
     n, count = len(of_row), 0
-    for k in range(2 * len(group)):
-        i = k >> 1
-        if times[until[i]] > times[since[i]]:
-            event, what = (until[i], -size[i]) if k & 1 else (since[i], size[i])
+    for i in range(len(group)):
+        if times[until[i]] <= times[since[i]]:
+            continue
+        for end in range(2):
+            event, what = (until[i], -size[i]) if end else (since[i], size[i])
             row = event - n if event >= n else event
             if row < n:
                 row -= tail[row]
