@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import signal
 import sys
 from typing import Annotated
@@ -29,6 +30,8 @@ from ppsim.cli import (
 from ppsim.cli.cases import INTERRUPTED
 
 DEADLOCK, WRONG_INPUT, BUG = 1, 2, 3
+REFUSED = (errno.ENAMETOOLONG, errno.EACCES, errno.EPERM, errno.ELOOP, errno.EROFS, errno.EIO, errno.ESTALE)
+"""What the system says of a path whatever is asked of it."""
 RARELY = (100_000, 20, 20)
 """When garbage is looked for: what is imported stays, and looking through it again and again is a tenth of `check`."""
 
@@ -80,6 +83,17 @@ def _interrupted(*_: object) -> None:
     raise SystemExit(INTERRUPTED)
 
 
+def _said_by_the_system(error: OSError) -> str | None:
+    """A full disk, or a path that the system refuses wherever it is looked at, as a line; None for what is a bug."""
+    from ppsim.errors import printable
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the output can't be written: {error.strerror}"
+    if error.errno in REFUSED and error.filename is not None:
+        return f"{printable(os.fsdecode(error.filename))}: can't be opened: {error.strerror}"
+    return None
+
+
 def main() -> None:
     """Entry point: a wrong input is one line per mistake and exit code 2, a deadlock 1, a bug says that it is one."""
     from ppsim.errors import DeadlockError, PpsimError
@@ -106,8 +120,8 @@ def main() -> None:
         typer.echo("not enough memory for so many ops; fewer ranks, microbatches or steps need less", err=True)
         sys.exit(WRONG_INPUT)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-            typer.echo(f"the output can't be written: {error.strerror}", err=True)
+        if isinstance(error, OSError) and (said := _said_by_the_system(error)):
+            typer.echo(said, err=True)
             sys.exit(WRONG_INPUT)
         import traceback
 

@@ -9,6 +9,7 @@ Errors: ``ConfigError``, a line for each mistake, each starting with ``path:line
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -71,7 +72,7 @@ class Document:
 def read(path: Path) -> Document:
     """The one YAML document of a regular file of UTF-8 text, at most ``MAX_BYTES`` long; a mapping at its top."""
     label = printable(str(path))
-    if path.is_dir() and (path / "config.yaml").is_file():
+    if os.path.isfile(path / "config.yaml"):  # noqa: PTH113 (pathlib raises where a name is too long)
         inside = printable(str(path / "config.yaml"))
         raise ConfigError(f"{printable(str(path))}: a directory, where a YAML file is due; give {inside}")
     text = textfile.read(path, "a YAML file", MAX_BYTES)

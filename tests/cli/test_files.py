@@ -55,3 +55,16 @@ def test_a_results_folder_names_its_config(tmp_path: Path, command: tuple[str, .
     done = call(command[0], "done", *command[1:], cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.strip() == f"done: a directory, where a YAML file is due; give {Path('done', 'config.yaml')}"
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [("run {}", ""), ("report {}", ""), ("run x.yaml --out {}", ""), ("report x.yaml -o {}", ".html")],
+)
+def test_a_name_that_is_too_long(command: str, more: str, folder: Path) -> None:
+    """Names of files have 255 bytes at most, here as elsewhere."""
+    name = "x" * 300 + more
+    done = call(*command.format(name).split(), cwd=folder)
+    assert (done.returncode, done.stderr.count("Traceback")) == (2, 0)
+    assert done.stderr.rstrip().endswith("File name too long")
+    assert name in done.stderr
