@@ -36,7 +36,6 @@ from ppsim.config.sweep import Sweep
 from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import KINDS, AnyCosts, CostsField, GivenCosts, ProfileCosts, Setting, TransformerCosts
 from ppsim.costs.base import StageCosts
-from ppsim.costs.given import without_memory
 from ppsim.costs.partition.field import Partition
 from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
@@ -146,7 +145,7 @@ class Experiment(Model):
     def sizes_known(self, costs: StageCosts) -> bool:
         """Whether activations and weights, which every training holds, are among the costs of these stages."""
         if isinstance(self.costs, GivenCosts):
-            return not without_memory(self.costs.model_fields_set)
+            return not self.costs.unknown_memory
         return any(costs.activation) and any(costs.weights)
 
     @property

@@ -101,8 +101,9 @@ def derived(experiment: Experiment) -> dict[str, Any]:
     def times(values: tuple[Fraction, ...]) -> Any:
         return _short([show(value, "time") for value in values])
 
-    def sizes(values: tuple[Fraction, ...]) -> Any:
-        return _short([both_forms(value, "size") for value in values])
+    def sizes(key: str) -> Any:
+        given = getattr(experiment.costs, key, True) is not None  # of a model it follows
+        return _short([both_forms(value, "size") for value in getattr(costs, key)]) if given else "not given"
 
     neighbours = []
     for rank in range(problem.ranks - 1):
@@ -119,9 +120,9 @@ def derived(experiment: Experiment) -> dict[str, Any]:
         "stages_of_rank": [list(held) for held in placement.stages_of][:64],
         "forward_per_stage": times(costs.forward),
         "backward_per_stage": times(costs.backward),
-        "activation_per_stage": sizes(costs.activation),
-        "message_per_microbatch": sizes(costs.message),
-        "weights_per_stage": sizes(costs.weights),
+        "activation_per_stage": sizes("activation"),
+        "message_per_microbatch": sizes("message"),
+        "weights_per_stage": sizes("weights"),
         "link_to_next_rank": _short(neighbours),
         "ops": operations(experiment),
     }

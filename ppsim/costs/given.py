@@ -52,8 +52,8 @@ class GivenCosts(Model):
     """A fused pair hands on both outputs at its end (atomic), or is its forward, then its backward (serial)."""
     optimizer: OneOrMore[Time] = Fraction(0)
     """Time of the optimizer step."""
-    activation: OneOrMore[Size] = Fraction(0)
-    """What a forward keeps for its backward, per microbatch."""
+    activation: OneOrMore[Size] | None = None
+    """What a forward keeps for its backward, per microbatch (default: not known; memory is counted without it)."""
     held_for_weight_grad: OneOrMore[Size] | None = None
     """What the input-gradient half leaves to the weight-gradient half, with its incoming gradient (default: the whole
     activation; it may be more)."""
@@ -61,8 +61,8 @@ class GivenCosts(Model):
     """What a recomputed forward keeps (default: its incoming message, never more than the activation)."""
     message: OneOrMore[Message] = Fraction(0)
     """What a stage sends to the next, per microbatch: a size, or a shape. As large again comes back as its gradient."""
-    weights: OneOrMore[Size] = Fraction(0)
-    """The weights."""
+    weights: OneOrMore[Size] | None = None
+    """The weights (default: not known; memory is counted without them)."""
     gradients: OneOrMore[Size] | None = None
     """The gradient buffers (default: as much as the weights)."""
     optimizer_state: OneOrMore[Size] = Fraction(0)
@@ -73,6 +73,11 @@ class GivenCosts(Model):
     """What a backward, or a half of it, needs beside the activation, while it runs; never scaled by ``per``."""
     micro_batch_size: Whole | None = Field(None, ge=1)
     """The micro-batch size at which these costs were measured; another one scales times, activation and messages."""
+
+    @property
+    def unknown_memory(self) -> list[str]:
+        """What takes memory in every training and isn't known, in words."""
+        return without_memory([name for name in ("activation", "weights") if getattr(self, name) is not None])
 
     def _lists(self) -> Iterator[tuple[str, list[Fraction]]]:
         return ((key, value) for key, value in vars(self).items() if isinstance(value, list))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ppsim._words import percent, seconds, sizes
 from ppsim.analysis.alternatives import equal
-from ppsim.costs.given import GivenCosts, without_memory
+from ppsim.costs.given import GivenCosts
 from ppsim.metrics.throughput import steps_to_see
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _memory_line(result: Result) -> str:
 def not_given(result: Result) -> list[str]:
     """What takes memory in every training and isn't in the costs: to ppsim it is nothing, in truth it is unknown."""
     costs = result.experiment.costs
-    return without_memory(costs.model_fields_set) if isinstance(costs, GivenCosts) else []
+    return costs.unknown_memory if isinstance(costs, GivenCosts) else []
 
 
 def rank_rows(result: Result, causes: int = 2) -> Iterator[list[str]]:

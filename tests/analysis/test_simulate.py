@@ -82,3 +82,16 @@ def test_a_schedule_of_ones_own_may_hold_what_no_config_can_say() -> None:
     assert ms(result) == 12
     assert result.summary["schedule"] == "turns"
     assert len(result.summary["config_id"]) == 64
+
+
+@pytest.mark.parametrize(("weights", "fits"), [({}, None), ({"weights": "0 B"}, True), ({"weights": "1 GiB"}, True)])
+def test_what_was_not_given_stays_unknown_in_the_stored_config(weights: Any, fits: bool | None, tmp_path: Path) -> None:
+    """A run of its own resolved config says of memory what it said; 4 · 1 GiB of activations are far below 80 GB."""
+    from ppsim.config.resolved import text
+
+    costs = {"activation": "1 GiB", **weights}
+    first = experiment("1f1b", 4, 8, costs=costs, cluster={"device": {"like": "a100-80gb"}})
+    (tmp_path / "again.yaml").write_text(text(first), encoding="utf-8")
+    again = load(tmp_path / "again.yaml")
+    assert ppsim.simulate(first).summary["fits"] is ppsim.simulate(again).summary["fits"] is fits
+    assert ("weights_per_stage: not given" in text(first)) is (not weights)
