@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 import ppsim
 from ppsim.ops.placement import Placement
+from tests.marks import rest_slow
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 BASE = "name: x\nschedule: 1f1b\npipeline: {ranks: 4, microbatches: 8}\ncosts: {forward: 10 ms, backward: 20 ms}\n"
@@ -148,7 +149,7 @@ def test_what_does_not_fit_is_said_in_the_summary(config: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("what", ["schedules", "devices", "links", "models", "metrics", "formats"])
+@pytest.mark.parametrize("what", rest_slow(["schedules", "devices", "links", "models", "metrics", "formats"]))
 def test_list(what: str, tmp_path: Path) -> None:
     known = {
         "schedules": "interleaved_1f1b", "devices": "a100-80gb", "links": "ib-hdr", "models": "gpt3",

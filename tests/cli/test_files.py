@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_cli import BASE, call
+from tests.marks import rest_slow
 
 SWEEP = "sweep: {grid: {pipeline.microbatches: [4, 8]}}\n"
 OUTPUTS = [
     pytest.param(("plot", "x.yaml", "-o"), marks=pytest.mark.slow),
     ("export", "x.yaml", "--format", "torch-csv", "-o"),
     pytest.param(("compare", "x.yaml", "--schedules", "gpipe,1f1b", "-o"), marks=pytest.mark.slow),
-    ("compare", "x.yaml", "--schedules", "gpipe,1f1b", "--parts"),
+    pytest.param(("compare", "x.yaml", "--schedules", "gpipe,1f1b", "--parts"), marks=pytest.mark.slow),
 ]
 
 
@@ -39,7 +40,7 @@ def test_a_path_through_a_file(command: tuple[str, ...], folder: Path) -> None:
     assert (folder / "file").read_text(encoding="utf-8") == "mine"
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "report"])
+@pytest.mark.parametrize("command", rest_slow(["run", "compare", "report"]))
 def test_a_sweep_is_no_run(tmp_path: Path, command: str) -> None:
     (tmp_path / "grid").mkdir()
     (tmp_path / "grid" / "sweep.sqlite").touch()
@@ -59,7 +60,9 @@ def test_a_results_folder_names_its_config(tmp_path: Path, command: tuple[str, .
 
 @pytest.mark.parametrize(
     ("command", "more"),
-    [("run {}", ""), ("report {}", ""), ("run x.yaml --out {}", ""), ("report x.yaml -o {}", ".html")],
+    rest_slow(
+        [("run {}", ""), ("report {}", ""), ("run x.yaml --out {}", ""), ("report x.yaml -o {}", ".html")], several=True
+    ),
 )
 def test_a_name_that_is_too_long(command: str, more: str, folder: Path) -> None:
     """Names of files have 255 bytes at most, here as elsewhere."""

@@ -71,6 +71,7 @@ def test_closed_streams(command: str, closed: str, code: int, tmp_path: Path) ->
     assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
+@pytest.mark.slow
 def test_files_are_whole_where_standard_output_is_closed(tmp_path: Path) -> None:
     """None of them is opened in its place."""
     line = f"{sys.executable} -m ppsim run {QUICKSTART} --out x >&-"

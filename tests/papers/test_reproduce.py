@@ -128,6 +128,7 @@ def test_a_trace_is_set_beside_its_replay(tmp_path: Path) -> None:
     assert [(row.simulated, row.met) for row in table.rows] == [(pytest.approx(15.0), True)]
 
 
+@pytest.mark.slow
 def test_papers_side_by_side_say_what_each_says_alone(tmp_path: Path) -> None:
     folders = [_paper(tmp_path / name, f"p,took_ms\n{p},{took}\n") for name, p, took in (("a", 2, 15), ("b", 3, 18))]
     papers = [read(folder) for folder in folders]

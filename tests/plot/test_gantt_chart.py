@@ -15,6 +15,7 @@ from ppsim.metrics import Run, waits
 from ppsim.ops import Kind
 from ppsim.plot.labels import MOST
 from ppsim.plot.looks import KINDS, rgb
+from tests.marks import rest_slow
 from tests.plot.runs import (
     COSTS,
     HALVES,
@@ -315,7 +316,7 @@ CHARTS = {
 }
 
 
-@pytest.mark.parametrize("size", ["notebook", "slide", "paper"])
+@pytest.mark.parametrize("size", rest_slow(["paper", "notebook", "slide"]))
 @pytest.mark.parametrize("make", CHARTS.values(), ids=CHARTS.keys())
 def test_no_text_overlaps_or_leaves_the_figure(make, size):
     figure = plot.gantt(make(), size=size).figure

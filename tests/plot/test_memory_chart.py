@@ -14,6 +14,7 @@ from ppsim import plot
 from ppsim.metrics import Run
 from ppsim.metrics import memory as metric
 from ppsim.plan.table import CATEGORIES
+from tests.marks import rest_slow
 from tests.plot.runs import COSTS, HALVES, MS, SLOW, ids, legend_texts, outside, overlaps, run
 
 GIB = 2**30
@@ -143,7 +144,7 @@ def test_many_changes_are_thinned_but_no_peak_is_lost():
         assert path.vertices[:, 1].max() == metric.peak_bytes(result.run)[rank]
 
 
-@pytest.mark.parametrize("size", ["notebook", "slide", "paper"])
+@pytest.mark.parametrize("size", rest_slow(["paper", "notebook", "slide"]))
 @pytest.mark.parametrize(("p", "m"), [(1, 2), (3, 4), (4, 8), (64, 16)])
 def test_no_text_overlaps_or_leaves_the_figure(p, m, size):
     cluster = {"device": {"memory": "16 GiB"}, **SLOW}

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from ppsim.cli.app import app
 from ppsim.plot import scales
 from tests.cli.test_cli import BASE, call
+from tests.marks import rest_slow
 
 STARTS = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
@@ -43,7 +44,7 @@ def test_a_format_for_a_column_of_a_paper(kind: str, folder: Path) -> None:
         ),  # what is said goes first
         pytest.param(("--kind", "memory", "--ranks", "0-1"), "x-memory.png", "png", marks=pytest.mark.slow),
         pytest.param(("--kind", "peaks"), "x-peaks.png", "png", marks=pytest.mark.slow),
-        (("--kind", "split"), "x-split.png", "png"),
+        pytest.param(("--kind", "split"), "x-split.png", "png", marks=pytest.mark.slow),
         pytest.param(("--window", "5 ms", "0.1 s", "--ranks", "1,0"), "x-gantt.png", "png", marks=pytest.mark.slow),
     ],
 )
@@ -55,17 +56,21 @@ def test_where_it_goes_and_as_what(arguments: tuple[str, ...], file: str, start:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (("--format", "gif"), "x-gantt.gif: a figure can't be written as '.gif' files; use png, svg, pdf\n"),
-        (("--size", "papr"), "size: unknown size 'papr'; did you mean 'paper'? known: notebook, slide, paper\n"),
-        (("--window", "1", "2 s"), "--window: '1' is a bare number; write the unit, e.g. '1 ms'\n"),
-        (("--window", "2 s", "1 s"), "window: 2.0 s to 1.0 s is no part of a run; give (start, end) in seconds\n"),
-        (("--ranks", "1-x"), "--ranks: '1-x' are no ranks; give them as in 0-3,7\n"),
-        (("--ranks", "99"), "ranks: 99 is no rank of this run; they are 0 to 3\n"),
-        (("--kind", "peaks", "--ranks", "0"), "--ranks: of a Gantt chart or of memory; peaks shows all\n"),
-        (("--kind", "memory", "--window", "0 s", "1 s"), "--window: of a Gantt chart; memory has none\n"),
-        (("-o", "x.yaml/a.png"), "x.yaml/a.png: can't be written: x.yaml is a file, not a folder\n"),
-    ],
+    rest_slow(
+        [
+            (("--format", "gif"), "x-gantt.gif: a figure can't be written as '.gif' files; use png, svg, pdf\n"),
+            (("--size", "papr"), "size: unknown size 'papr'; did you mean 'paper'? known: notebook, slide, paper\n"),
+            (("--window", "1", "2 s"), "--window: '1' is a bare number; write the unit, e.g. '1 ms'\n"),
+            (("--window", "2 s", "1 s"), "window: 2.0 s to 1.0 s is no part of a run; give (start, end) in seconds\n"),
+            (("--ranks", "1-x"), "--ranks: '1-x' are no ranks; give them as in 0-3,7\n"),
+            (("--ranks", "99"), "ranks: 99 is no rank of this run; they are 0 to 3\n"),
+            (("--kind", "peaks", "--ranks", "0"), "--ranks: of a Gantt chart or of memory; peaks shows all\n"),
+            (("--kind", "memory", "--window", "0 s", "1 s"), "--window: of a Gantt chart; memory has none\n"),
+            (("-o", "x.yaml/a.png"), "x.yaml/a.png: can't be written: x.yaml is a file, not a folder\n"),
+        ],
+        3,
+        several=True,
+    ),
 )
 def test_what_is_wrong(arguments: tuple[str, ...], message: str, folder: Path) -> None:
     done = call("plot", "x.yaml", *arguments, cwd=folder)

@@ -20,6 +20,7 @@ from ppsim.sweeps.columns import parameters
 from ppsim.sweeps.db import SweepFile
 from ppsim.sweeps.export import read_sweep
 from ppsim.sweeps.work import run_batch
+from tests.marks import rest_slow
 from tests.sweeps.sweeping import BASE, base_of, sweep_of, written
 
 GRID = """cluster: {device: {memory: 24 GiB}}
@@ -193,7 +194,7 @@ def test_nothing_finished(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bubble", "heatmap", "schedules", "pareto"])
-@pytest.mark.parametrize("size", ["notebook", "paper"])
+@pytest.mark.parametrize("size", rest_slow(["notebook", "paper"]))
 def test_the_same_picture_twice_is_the_same_file(kind: str, size: Any, table: pd.DataFrame, tmp_path: Path) -> None:
     for name in ("a.png", "b.png"):
         save(pictures.draw(table, kind, size), tmp_path / name)

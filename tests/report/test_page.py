@@ -133,6 +133,7 @@ def test_words_of_an_op() -> None:
     assert words["why"][row] == "10 ms: fill, for 0F0"
 
 
+@pytest.mark.slow
 def test_two_pages_of_one_run_differ_in_nothing_random() -> None:
     """But Bokeh's counters of models, which go on within a process."""
     from ppsim.report import html

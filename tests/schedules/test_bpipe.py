@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ppsim.errors import ConfigError
 from ppsim.metrics import Run, memory
 from ppsim.ops import Kind
+from tests.marks import rest_slow
 from tests.runs import MS, makespan_ms, most_at_once, row, simulated
 
 MB = 10**6
@@ -97,7 +98,7 @@ def test_moves_cost_once_two_of_them_take_longer_than_a_forward_and_a_backward(
     assert max(held_at_once(run)) <= 5
 
 
-@pytest.mark.parametrize("p", range(2, 17))
+@pytest.mark.parametrize("p", rest_slow(range(2, 17), 8))
 def test_free_links_cost_nothing_and_the_limit_holds(p: int) -> None:
     """1F1B's 3(m+p-1) for every m, and at most ceil((p+2)/2) activations anywhere."""
     for m in range(1, 41):

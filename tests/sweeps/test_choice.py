@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import ppsim
+from tests.marks import rest_slow
 
 # GPipe and 1F1B take (m + p - 1)(F + B) / p of the whole model's work: 9·30/2 = 135 ms on 2 ranks, 11·30/4 = 82.5 on 4.
 CONFIG = """\
@@ -37,7 +38,7 @@ def test_axes_that_make_no_column_are_summed_up_and_the_measure_is_named(tmp_pat
     assert "step_time_s, less is better" in done.stdout
 
 
-@pytest.mark.parametrize("command", [pytest.param("sweep", marks=pytest.mark.slow), "search"])
+@pytest.mark.parametrize("command", rest_slow(["sweep", "search"], 0))
 def test_the_best_case_is_written_as_a_config_that_runs(tmp_path: Path, command: str) -> None:
     """The best is 1F1B on 4 ranks: as fast as GPipe, with less memory; row 2 is GPipe."""
     for row, schedule in (("1", "1f1b"), ("2", "gpipe")):
@@ -48,6 +49,7 @@ def test_the_best_case_is_written_as_a_config_that_runs(tmp_path: Path, command:
         assert summary["step_time_s"] == pytest.approx(82.5e-3)  # 11·30/4
 
 
+@pytest.mark.slow
 def test_a_row_that_there_is_not(tmp_path: Path) -> None:
     done = call(tmp_path, "search", "choice.yaml", "--jobs", "1", "--write-best", "best.yaml", "--row", "9")
     assert done.returncode == 2
@@ -80,6 +82,7 @@ def test_a_sweep_from_python_goes_on(tmp_path: Path) -> None:
     assert len(ppsim.read_sweep(tmp_path / "s")) == 2
 
 
+@pytest.mark.slow
 def test_a_search_from_python_equals_the_sweep() -> None:
     swept, searched = ppsim.sweep(experiment(), GRID, jobs=1), ppsim.search(experiment(), GRID, jobs=1)
     assert [case["id"] for case in searched.best] == [case["id"] for case in swept.best]
@@ -96,16 +99,28 @@ def test_what_python_is_told_where_nothing_varies() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [
-        (("sweep", "--row", "2"), "--row: says which config --write-best writes; give --write-best FILE with row 2"),
-        (("search", "--row", "2"), "--row: says which config --write-best writes; give --write-best FILE with row 2"),
-        (("sweep", "--write-best", "b.yaml", "--shard", "1/2"), "--write-best: a shard doesn't know the best of all"),
-        (("sweep", "--write-best", "b.yaml", "--dry-run"), "--write-best: --dry-run simulates nothing"),
-        (
-            ("search", "--write-best", "b.yaml", "--row", "3", "--top", "2"),
-            "--write-best: row 3 of the 2 that --top asks",
-        ),
-    ],
+    rest_slow(
+        [
+            (
+                ("sweep", "--row", "2"),
+                "--row: says which config --write-best writes; give --write-best FILE with row 2",
+            ),
+            (
+                ("search", "--row", "2"),
+                "--row: says which config --write-best writes; give --write-best FILE with row 2",
+            ),
+            (
+                ("sweep", "--write-best", "b.yaml", "--shard", "1/2"),
+                "--write-best: a shard doesn't know the best of all",
+            ),
+            (("sweep", "--write-best", "b.yaml", "--dry-run"), "--write-best: --dry-run simulates nothing"),
+            (
+                ("search", "--write-best", "b.yaml", "--row", "3", "--top", "2"),
+                "--write-best: row 3 of the 2 that --top asks",
+            ),
+        ],
+        several=True,
+    ),
 )
 def test_a_choice_that_nothing_can_write_is_refused_at_once(
     tmp_path: Path, arguments: tuple[str, ...], complaint: str
@@ -117,6 +132,7 @@ def test_a_choice_that_nothing_can_write_is_refused_at_once(
     assert [path.name for path in tmp_path.iterdir()] == ["choice.yaml"]
 
 
+@pytest.mark.slow
 def test_what_peaks_leave_out_is_said(tmp_path: Path) -> None:
     """Neither activations nor weights nor messages: that nothing is held isn't known, it only wasn't said."""
     (tmp_path / "bare.yaml").write_text(

@@ -196,6 +196,7 @@ def test_the_shipped_search_simulates_at_most_a_quarter(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_search_on_the_command_line(tmp_path: Path) -> None:
     path = written(tmp_path, random_space(random.Random(0)))
     done = call("search", "x.yaml", "--gpus", "16", "--top", "3", cwd=tmp_path)
