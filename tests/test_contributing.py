@@ -124,6 +124,7 @@ def test_every_file_of_the_page_is_added_by_a_test() -> None:
     assert [name for name in files if f'with_new("{name}"' not in source] == []
 
 
+@pytest.mark.slow
 def test_the_house_is_drawn_with_all_its_rooms() -> None:
     """``python -m tests.drawing`` makes it, to the byte the same each time."""
     house = rooms(readme.ROOT / "ppsim")

@@ -39,6 +39,7 @@ def test_a_citation_has_what_the_format_asks_for() -> None:
 NOT_EVERYWHERE = {"fcntl", "grp", "pty", "pwd", "resource", "termios", "msvcrt", "winreg"}
 
 
+@pytest.mark.slow
 def test_nothing_is_imported_that_some_systems_lack() -> None:
     """Modules of Unix or Windows alone, and os.sched_…, which Linux alone has."""
     found = []

@@ -183,6 +183,7 @@ def test_schema_accepts_the_shipped_configs(tmp_path: Path) -> None:
     assert list(validator.iter_errors(yaml.load(BASE.replace("ranks", "rankz"))))
 
 
+@pytest.mark.slow
 def test_hostile_text_is_plain_text(config: Path) -> None:
     """Console markup, plot mathematics and escape sequences in a file's name and in values."""
     hostile = config.parent / "[bold]$x_{$.yaml"

@@ -16,25 +16,27 @@ from tests import goldens
 from tests.simulated import between_nodes, ms, simulate
 
 LONG = 2500
-"""Ops from which a case is slow: its search takes more than a few tenths of a second."""
+"""Ops from which the search of a case takes more than a few tenths of a second: of a curve's, not all are tried."""
+QUICK = 800
+"""Ops below which a case is in the quick part."""
 SAMPLED = (1, 1.25, 1.5, 2, 3)
 """Limits, in activations of a rank times p, at which the slow cases of a curve are tried; the others are at every one."""
 TIMES = ("forward", "input_grad", "weight_grad")
 UNIT = dict.fromkeys(TIMES, "1 ms")
 
 
-def _slow(row: dict[str, str]) -> bool:
+def _ops(row: dict[str, str]) -> int:
     stages_per_rank = 2 if row.get("schedule") in ("zbv_auto", "v_half", "v_min") else 1
-    return 3 * stages_per_rank * int(row["p"]) * int(row["m"]) >= LONG
+    return 3 * stages_per_rank * int(row["p"]) * int(row["m"])
 
 
 def _cases(name: str) -> list[Any]:
     with (Path(__file__).parents[1] / "data" / f"{name}.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     return [
-        pytest.param(row, id="-".join(row.values()).replace(" ", ""), marks=[pytest.mark.slow] if _slow(row) else [])
+        pytest.param(row, id="-".join(row.values()).replace(" ", ""), marks=[pytest.mark.slow] * (_ops(row) >= QUICK))
         for row in rows
-        if not _slow(row) or not row.get("source", "").startswith("figure") or float(row["memory"]) in SAMPLED
+        if _ops(row) < LONG or not row.get("source", "").startswith("figure") or float(row["memory"]) in SAMPLED
     ]
 
 

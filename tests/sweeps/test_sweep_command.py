@@ -235,6 +235,7 @@ def test_names_of_users_are_plain_text(tmp_path: Path) -> None:
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.slow
 def test_workers_import_neither_pandas_nor_matplotlib(tmp_path: Path) -> None:
     """Half a second of every worker's start, and memory for nothing."""
     import subprocess

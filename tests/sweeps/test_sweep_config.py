@@ -69,6 +69,7 @@ def test_a_resolved_config_keeps_its_sweep(tmp_path: Path) -> None:
     assert resolved.config_id(again) == resolved.config_id(experiment)
 
 
+@pytest.mark.slow
 def test_check_and_schema_know_the_sweep(tmp_path: Path) -> None:
     written(tmp_path, BASE + "sweep: {grid: {pipeline.ranks: [2]}, where: ranks >= 2}\n")
     assert "where: ranks >= 2" in call("check", "x.yaml", cwd=tmp_path).stdout
