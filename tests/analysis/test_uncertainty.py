@@ -211,6 +211,7 @@ def test_mistakes(text: str, words: str, tmp_path: Path) -> None:
     assert words in str(error.value)
 
 
+@pytest.mark.slow
 def test_run_shows_how_far_the_step_time_spreads(tmp_path: Path) -> None:
     written(tmp_path, BASE + "uncertainty: {repeat: 20, jitter: {ops: 0.1}}\n")
     screen = call("run", "x.yaml", "--no-files", cwd=tmp_path).stdout

@@ -160,6 +160,7 @@ def test_list(what: str, tmp_path: Path) -> None:
     assert known[what] in done.stdout
 
 
+@pytest.mark.slow
 def test_check_shows_every_default_and_reads_back(config: Path) -> None:
     done = call("check", "x.yaml", "--set", "cluster.inter_node={bandwidth: 109 Gbit/s}", cwd=config.parent)
     assert done.returncode == 0

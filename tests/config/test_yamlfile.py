@@ -491,14 +491,13 @@ def test_the_schema_lets_keys_of_ones_own_stand(file: Path) -> None:
 
 def test_keys_of_ones_own_at_the_top(file: Path) -> None:
     """``x-…`` holds what settings take up by their aliases; elsewhere, and with another name, it is a mistake."""
-    own = OWN
-    file.write_text(f"{own}costs: *c\n")
+    file.write_text(f"{OWN}costs: *c\n")
     experiment = load(file)
     assert (experiment.costs.forward, experiment.name) == (Fraction(1, 1000), "x")
     for wrong, message in [
-        (f"{own}costs: {{forward: 1 ms, backward: 2 ms, x-note: a}}\n", "costs.x-note: unknown key"),
-        (f"{own}costs: *c\nxcosts: 1\n", "xcosts: unknown key"),
-        (f"x-a: &a {{b: 1, b: 2}}\n{own}costs: *c\n", "x.yaml:1:16: duplicate key 'b'; line 1 has it, too"),
+        (f"{OWN}costs: {{forward: 1 ms, backward: 2 ms, x-note: a}}\n", "costs.x-note: unknown key"),
+        (f"{OWN}costs: *c\nxcosts: 1\n", "xcosts: unknown key"),
+        (f"x-a: &a {{b: 1, b: 2}}\n{OWN}costs: *c\n", "x.yaml:1:16: duplicate key 'b'; line 1 has it, too"),
     ]:
         file.write_text(wrong)
         with pytest.raises(ConfigError) as caught:

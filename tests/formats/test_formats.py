@@ -106,6 +106,7 @@ def export(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_export_to_standard_output_and_to_a_file(tmp_path: Path) -> None:
     """1F1B on two ranks with two microbatches, by hand."""
     done = export(tmp_path, "--format", "torch-csv")

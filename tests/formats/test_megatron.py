@@ -163,6 +163,7 @@ def test_a_script_through_the_command_line(tmp_path: Path) -> None:
     assert "relative" not in notes
 
 
+@pytest.mark.slow
 def test_a_script_that_builds_its_command_as_text(tmp_path: Path) -> None:
     """A condition that decides the layers has to be decided; 32 layers on 4 ranks are 8 each."""
     (tmp_path / "run.sh").write_text(EVALUATED, encoding="utf-8")

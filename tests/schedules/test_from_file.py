@@ -74,6 +74,7 @@ def test_path_is_relative_to_the_config_not_to_where_one_stands(write: Write, mo
     assert result.timeline.makespan == 9 * 10**6  # 1F1B: (m+p-1) · 3
 
 
+@pytest.mark.slow
 def test_run_keeps_a_copy_and_its_sha256(write: Write) -> None:
     config = write(ONE_STEP)
     command = [sys.executable, "-m", "ppsim.cli", "run", str(config), "--out", "out"]

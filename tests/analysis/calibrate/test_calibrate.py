@@ -122,6 +122,7 @@ def test_what_is_wrong_is_told(files, runs, constants, message):
     assert message in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_command_prints_tables_or_json_and_writes_the_experiment(files, tmp_path):
     config, runs = files(table([step_ms(*case) for case in CASES]))
     arguments = [
