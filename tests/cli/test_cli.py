@@ -199,11 +199,15 @@ def test_hostile_text_is_plain_text(config: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [
-        ("missing.yaml", "missing.yaml: there is no such file"),
-        ("folder", "folder: a directory"),
-        ("pipe", "pipe: not a regular file"),
-    ],
+    rest_slow(
+        [
+            ("missing.yaml", "missing.yaml: there is no such file"),
+            ("folder", "folder: a directory"),
+            ("pipe", "pipe: not a regular file"),
+        ],
+        1,
+        several=True,
+    ),
 )
 def test_not_a_file(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()

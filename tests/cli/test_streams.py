@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import rest_slow
+
 QUICKSTART = Path(__file__).parents[2] / "configs" / "quickstart.yaml"
 NONE = QUICKSTART.with_name("nö→≈.yaml")
 
@@ -56,13 +58,17 @@ def test_what_is_printed_in_latin_1(arguments: tuple[str, ...]) -> None:
 
 @pytest.mark.parametrize(
     ("command", "closed", "code"),
-    [
-        ("run {} --no-files", ">&-", 0),
-        ("check {}", ">&-", 0),
-        ("list schedules", ">&-", 0),
-        ("check missing.yaml", ">&- 2>&-", 2),
-        ("check missing.yaml", "<&- >&- 2>&-", 2),
-    ],
+    rest_slow(
+        [
+            ("run {} --no-files", ">&-", 0),
+            ("check {}", ">&-", 0),
+            ("list schedules", ">&-", 0),
+            ("check missing.yaml", ">&- 2>&-", 2),
+            ("check missing.yaml", "<&- >&- 2>&-", 2),
+        ],
+        2,
+        several=True,
+    ),
 )
 def test_closed_streams(command: str, closed: str, code: int, tmp_path: Path) -> None:
     """As `>&-` of a shell, or a daemon: the work is done, nobody hears of it."""

@@ -21,6 +21,7 @@ from ppsim.errors import FormatError
 from ppsim.formats import launch
 from ppsim.formats.launch import File, Imported, Times
 from ppsim.formats.megatron import layers as sharing
+from tests.marks import rest_slow
 
 SMALL = "--micro-batch-size 1 --global-batch-size 8 --seq-length 128 --hidden-size 64 --bf16 "
 INTERLEAVED = r"""#!/bin/bash
@@ -593,15 +594,19 @@ def test_the_suggested_cluster_can_be_taken_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (("args.sh", "--layer-forward", "5"), "--layer-forward: '5' is a bare number"),
-        (("args.sh", "--set", "X"), "--set X: write NAME=VALUE"),
-        (("args.sh", "--set", "X=1"), "args.sh: --set X: nothing in the file depends on it"),
-        (("args.sh", "-o", "args.sh"), "args.sh: is the file that is read"),
-        (("args.sh", "-o", "no/where.yaml"), "no/where.yaml: can't be written"),
-        (("arg.sh",), "arg.sh: no such file; did you mean 'args.sh'?"),
-        ((".",), ".: a directory"),
-    ],
+    rest_slow(
+        [
+            (("args.sh", "--layer-forward", "5"), "--layer-forward: '5' is a bare number"),
+            (("args.sh", "--set", "X"), "--set X: write NAME=VALUE"),
+            (("args.sh", "--set", "X=1"), "args.sh: --set X: nothing in the file depends on it"),
+            (("args.sh", "-o", "args.sh"), "args.sh: is the file that is read"),
+            (("args.sh", "-o", "no/where.yaml"), "no/where.yaml: can't be written"),
+            (("arg.sh",), "arg.sh: no such file; did you mean 'args.sh'?"),
+            ((".",), ".: a directory"),
+        ],
+        1,
+        several=True,
+    ),
 )
 def test_command_line_mistakes(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "args.sh").write_text(SMALL + "--num-layers 2", encoding="utf-8")

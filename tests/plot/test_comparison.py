@@ -9,6 +9,7 @@ import ppsim
 from ppsim import plot
 from ppsim.analysis.whatif import PARTS
 from ppsim.ops import Kind
+from tests.marks import rest_slow
 from tests.plot.runs import SLOW, ids, legend_texts, outside, overlaps, run, spans, title
 
 
@@ -45,7 +46,7 @@ def test_one_time_axis_and_one_legend(found):
     assert "ops-W" in ids(figure.axes[4]) and "ops-W" not in ids(figure.axes[1])
 
 
-@pytest.mark.parametrize("size", ["notebook", "slide", "paper"])
+@pytest.mark.parametrize("size", rest_slow(["notebook", "slide", "paper"]))
 def test_no_text_touches_another_or_leaves_the_figure(found, size):
     figure = plot.charts(found, size=size)
     assert overlaps(figure) == []

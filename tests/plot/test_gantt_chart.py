@@ -317,7 +317,7 @@ CHARTS = {
 
 
 @pytest.mark.parametrize("size", rest_slow(["paper", "notebook", "slide"]))
-@pytest.mark.parametrize("make", CHARTS.values(), ids=CHARTS.keys())
+@pytest.mark.parametrize("make", rest_slow(CHARTS.values(), 7), ids=CHARTS.keys())
 def test_no_text_overlaps_or_leaves_the_figure(make, size):
     figure = plot.gantt(make(), size=size).figure
     assert overlaps(figure) == []

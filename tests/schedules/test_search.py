@@ -21,6 +21,7 @@ from ppsim.plan import check
 from ppsim.schedules.search.building_block import Block, repeated, v_half, v_min
 from ppsim.schedules.search.instance import Instance, Memory
 from ppsim.schedules.search.justify import graphs, play
+from tests.marks import rest_slow
 from tests.simulated import between_nodes, experiment, ms, simulate
 
 RATIOS = [(1, 1, 1), (10, 12, 8), (3, 2, 1), (2, 3, 2), (1, 3, 1), (1, 1, 2), (2, 1, 3)]
@@ -40,7 +41,7 @@ def span_ms(result: ppsim.Result) -> float:
     return round(result.summary["max_span_s"] * 1e3, 6)
 
 
-@pytest.mark.parametrize(("p", "m"), SIZES)
+@pytest.mark.parametrize(("p", "m"), rest_slow(SIZES, 8, several=True))
 def test_never_worse_than_the_fixed_order_of_the_same_memory(p: int, m: int) -> None:
     """ZB-H1 fits p activations, ZB-H2 2p-1, ZB-V 2p of a stage: each is one of the starts."""
     for costs in RATIOS:
