@@ -59,20 +59,18 @@ class Orders:
         There are equally many of both, of which the lead is at most as many.
         """
         ranks, n = first.shape
-        kind, stage, microbatch = np.empty((ranks, 2 * n), np.int8), *np.empty((2, ranks, 2 * n), np.int32)
-        for column, a, b in (
-            (kind, np.broadcast_to(np.int8(first.kind), (ranks, n)), np.broadcast_to(np.int8(second.kind), (ranks, n))),
-            (stage, *(np.broadcast_to(grid.stage, (ranks, n)) for grid in (first, second))),
-            (microbatch, *(np.broadcast_to(grid.microbatch, (ranks, n)) for grid in (first, second))),
-        ):
-            for r, ahead in enumerate(lead):
-                row, behind = column[r], n - ahead
-                row[:ahead], row[ahead : n + behind : 2] = a[r, :ahead], a[r, ahead:]
-                row[ahead + 1 : n + behind : 2], row[n + behind :] = b[r, :behind], b[r, behind:]
+        listed, ahead_of, behind = np.empty((3, ranks, 2 * n), np.int32), *np.empty((2, 3, ranks, n), np.int32)
+        for grid, columns in ((first, ahead_of), (second, behind)):
+            columns[0], columns[1], columns[2] = grid
+        for r, ahead in enumerate(lead):  # all columns at once: on a few ranks a copy takes no longer than its call
+            row, one, other, left = listed[:, r], ahead_of[:, r], behind[:, r], n - ahead
+            row[:, :ahead], row[:, ahead : n + left : 2] = one[:, :ahead], one[:, ahead:]
+            row[:, ahead + 1 : n + left : 2], row[:, n + left :] = other[:, :left], other[:, left:]
+        kind, stage, microbatch = listed.reshape(3, -1)
         none = Constant(np.int32(NONE), kind.size)
-        table = OpTable.of_one_rank(kind.ravel(), stage.ravel(), microbatch.ravel(), none, none)
         offsets: Longs = np.arange(ranks + 1) * (2 * n)
-        return cls(replace(table, offsets=offsets))
+        step = Constant(np.int32(0), kind.size)
+        return cls(OpTable(kind.astype(np.int8), stage, microbatch, step, none, none, offsets))
 
     def rank(self, rank: int) -> OpTable:
         """The ops of one rank, in order."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -17,14 +16,22 @@ from ppsim.ops import (
     NONE,
     WITHOUT_MICROBATCH,
     Extent,
+    Ints,
     Kind,
     Numbers,
+    OpTable,
     Orders,
     among,
 )
 from ppsim.schedules.base import Problem
 
 SHOWN = 20
+_ONCE = (*COMPUTE, *COMMUNICATION, *MOVES)
+"""Kinds of which there is at most one op for each stage and microbatch."""
+_LATER = {
+    Kind.B: Kind.F, Kind.I: Kind.F, Kind.W: Kind.I, Kind.R: Kind.F, Kind.EVICT: Kind.F, Kind.LOAD: Kind.EVICT,
+}  # fmt: skip
+"""By kind the one that stands before it."""
 
 
 class CheckedOrders(Orders):
@@ -55,13 +62,20 @@ def _without(lists: Sequence[Sequence[int]]) -> list[int]:
     return [number for number, found in enumerate(lists) if not found]
 
 
+def _below(numbers: Ints, end: int) -> bool:
+    """Whether all are from 0 to below the end, seen in one go: as unsigned ones, those below 0 are very large."""
+    return bool(numbers.view(np.uint32).max(initial=0) < end)
+
+
 class _Checker:
     """The orders as columns, with a place to look ops up."""
 
     def __init__(self, orders: Orders, problem: Problem, place: Callable[[int, int], str]) -> None:
         self.problem, self.place = problem, place
         self.m = problem.microbatches * (problem.steps if problem.stream else 1)
-        self.table = replace(orders.table, extent=Extent(problem.stages, self.m))
+        t = orders.table
+        extent = Extent(problem.stages, self.m)
+        self.table = OpTable(t.kind, t.stage, t.microbatch, t.step, t.group, t.peer, t.offsets, extent)
         self.rank, self.index = self.table.rank, self.table.index
 
     def where(self, row: int) -> str:
@@ -78,6 +92,8 @@ class _Checker:
 
     def said(self, rows: Numbers, why: str | Callable[..., str], *beside: Numbers) -> Iterator[str]:
         """Of the first of these rows: where it is, its op, and why it is wrong, given what stands beside the rows."""
+        if not len(rows):
+            return
         for row, *others in zip(*(column[: SHOWN + 1].tolist() for column in (rows, *beside)), strict=True):
             yield f"{self.where(row)}: {self.name(row)}{why if isinstance(why, str) else why(row, *others)}"
 
@@ -98,8 +114,7 @@ class _Checker:
         yield from (f"rank {rank} holds no stage; every rank needs one" for rank in _without(placement.stages_of))
         yield from (f"stage {stage} is on no rank" for stage in _without(placement.ranks_of))
         first = np.array([ranks[0] if ranks else NONE for ranks in placement.ranks_of] + [NONE], np.int32)
-        known = table.stage.min(initial=0) >= 0 and table.stage.max(initial=0) < stages
-        stage = table.stage if known else np.clip(table.stage, -1, stages)
+        stage = table.stage if _below(table.stage, stages) else np.clip(table.stage, -1, stages)
         strange = np.flatnonzero(first[stage] != self.rank)
         if len(strange):  # perhaps it is one of several ranks that hold the stage
             held = [rank * (stages + 2) + s for rank, mine in enumerate(placement.stages_of) for s in mine]
@@ -114,15 +129,13 @@ class _Checker:
             why = {True: "is its own", False: "is unknown"}
             told = f"; the ranks are 0 to {p - 1}"
             yield from self.said(moves[wrong], lambda _, rank: f": rank {rank} {why[rank < p]}{told}", peer[wrong])
-        if table.microbatch.min(initial=0) < 0 or table.microbatch.max(initial=0) >= self.m:
+        if not _below(table.microbatch, self.m):
             needs = ~among(table.kind, WITHOUT_MICROBATCH)
             outside = needs & ((table.microbatch < 0) | (table.microbatch >= self.m))
             yield from self.said(np.flatnonzero(outside), f": the microbatches are 0 to {self.m - 1}")
 
     def _each_once(self) -> Iterator[str]:
-        for kind in (*COMPUTE, *COMMUNICATION, *MOVES):
-            if not self.index.has(kind):
-                continue
+        for kind in filter(self.index.has, _ONCE):
             rows = self.index.select(kind)
             if len(rows) == np.count_nonzero(self.index.lookup(kind) >= 0):
                 continue
@@ -137,10 +150,10 @@ class _Checker:
 
     def _complete(self) -> Iterator[str]:
         forward, backward = self.index.lookup(Kind.F), self.index.lookup(Kind.B, Kind.I)
-        trains = bool(np.any(backward >= 0))
-        for key in np.flatnonzero(forward < 0)[: SHOWN + 1].tolist():
-            yield f"{key // self.m}F{key % self.m} is missing"
-        if trains:
+        if len(self.index.select(Kind.F)) < len(forward):  # each stands once, so that as many as are due are all
+            for key in np.flatnonzero(forward < 0)[: SHOWN + 1].tolist():
+                yield f"{key // self.m}F{key % self.m} is missing"
+        if 0 < len(self.index.select(Kind.B, Kind.I)) < len(backward):
             for key in np.flatnonzero(backward < 0)[: SHOWN + 1].tolist():
                 yield f"{key // self.m}B{key % self.m} is missing (there is neither B nor I)"
         if not self.index.has(Kind.I, Kind.W, *MOVES):
@@ -153,19 +166,14 @@ class _Checker:
         yield from self.said(alone, ": an activation that is evicted is loaded again, once")
 
     def _in_order(self) -> Iterator[str]:
-        later = {
-            Kind.B: (Kind.F,), Kind.I: (Kind.F,), Kind.W: (Kind.I,), Kind.R: (Kind.F,), Kind.EVICT: (Kind.F,),
-            Kind.LOAD: (Kind.EVICT,),
-        }  # fmt: skip
-        for kind, before in later.items():
-            rows = self.index.select(kind)
-            if not len(rows):
-                continue
-            first = self.index.lookup(*before)[self.index.key[rows]]
-            wrong = (first > rows) | (first < 0)
-            if self.problem.placement.replicated:  # else a stage's ops are all on its one rank
-                wrong |= self.rank[first] != self.rank[rows]
-            yield from self.said(rows[wrong], partial(self._before, before[0]), first[wrong])
+        for kind, before in _LATER.items():
+            if self.index.has(kind):
+                rows = self.index.select(kind)
+                first = self.index.lookup(before)[self.index.key[rows]]
+                wrong = (first > rows) | (first < 0)
+                if self.problem.placement.replicated:  # else a stage's ops are all on its one rank
+                    wrong |= self.rank[first] != self.rank[rows]
+                yield from self.said(rows[wrong], partial(self._before, before), first[wrong])
         if self.index.has(Kind.R):
             recompute = self.index.select(Kind.R)
             backward = self.index.lookup(Kind.B, Kind.I)[self.index.key[recompute]]
