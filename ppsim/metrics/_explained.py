@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
+from ppsim._jit import Loop
 from ppsim.metrics._windows import Windows
 from ppsim.metrics.base import Run
 from ppsim.metrics.causes import Cause
-from ppsim.metrics.last_need import Sort, Sorts, latest, latest_place, sorts
-from ppsim.ops import NONE, Flags, Ints, Longs
+from ppsim.metrics.last_need import ARRIVAL, Flags, Sort, Sorts, sorts
+from ppsim.ops import Ints, Kinds, Longs, Numbers
 from ppsim.plan import Dependencies
 
 UNTIL_READY = np.full(len(Sort), Cause.UPSTREAM, np.int64)
@@ -18,10 +19,13 @@ UNTIL_READY = np.full(len(Sort), Cause.UPSTREAM, np.int64)
 UNTIL_READY[[Sort.MOVE, Sort.SYNC]] = Cause.MEMORY, Cause.SYNC
 CAUSES_OF_PARTS = np.array([Cause.BLOCKED, Cause.UPSTREAM, Cause.QUEUE, Cause.TRANSFER], np.int64)
 """By the part of a wait; the second one's is that of ``UNTIL_READY``."""
+_LEFT, _OP, _MESSAGE = int(Sort.LEFT), int(Sort.OP), int(Sort.BACKWARD)
+_BLOCKED, _QUEUE, _TRANSFER = int(Cause.BLOCKED), int(Cause.QUEUE), int(Cause.TRANSFER)
+_COLUMNS = 10
+"""Of a wait: its five marks, then what else ``Waits`` has."""
 
 
-@dataclass(frozen=True, eq=False)
-class Waits:
+class Waits(NamedTuple):
     """Waits of ops ``row``, each from ``marks[0]`` to ``marks[4]`` ns, in four parts, some of them of no length.
 
     While a message of the rank's own holds it; until what it needs is ready (``Cause`` ``until_ready``); until that
@@ -29,118 +33,146 @@ class Waits:
     the one that held the rank (-1: none).
     """
 
-    row: Longs
     marks: Longs
+    row: Longs
     until_ready: Longs
     last: Longs
     transfer: Longs
     own_transfer: Longs
 
-    def inside(self, run: Run, windows: Windows) -> tuple[Flags, Longs]:
-        """Whether each is neither fill nor drain, and its window."""
-        window = windows.of_rows(run, self.row)
-        return (self.marks[4] > windows.begins[window]) & (self.marks[0] < windows.ends[window]), window
+
+class Explained(NamedTuple):
+    """All waits of one sort, and their ns per window and ``Cause``, without those in its fill and drain."""
+
+    waits: Waits
+    by_window: Longs
 
 
-@dataclass(frozen=True, eq=False)
-class Spans:
-    """When ops wait: ``row`` from ``since`` to ``until``."""
+class Spans(NamedTuple):
+    """When each op waits, if at all: from ``since`` to ``until``, for what the dependencies say."""
 
-    row: Longs
     since: Longs
     until: Longs
 
 
-@dataclass(frozen=True, eq=False)
-class _Needs:
-    """What waits need: wait ``owner`` the ``event``, of that ``Sort``."""
+class _Graph(NamedTuple):
+    """What ops wait for: events, the transfers that these are of, their senders, and when all that was."""
 
-    owner: Longs
+    ptr: Ints
     event: Ints
-    sort: Sorts
+    rank: Ints
+    kind: Kinds
+    producer: Ints
+    src: Ints
+    times: Longs
+    ready: Longs
 
 
-def explained(run: Run, spans: Spans, dependencies: Dependencies) -> Waits:
+class _Places(NamedTuple):
+    """The window of each row, and from when to when each works."""
+
+    window: Numbers
+    begins: Longs
+    ends: Longs
+
+
+def explained(run: Run, spans: Spans, dependencies: Dependencies, windows: Windows) -> Explained:
     """The waits of rows, when what they depend on was there."""
     plan, timeline = run.plan, run.timeline
-    needs = _needs_of(run, dependencies, spans.row)
-    own = _own(run, spans, needs)
-    if np.any(own):
-        spans, needs = _batches(run, spans, needs, own)
-    holds = np.flatnonzero(own | (needs.sort == Sort.LEFT))
-    held_until = plan.events.left(transfer_of(run, needs.event[holds]))
-    starts = needs.event[holds] < plan.events.left(0)
-    held_until[starts] = needs.event[holds][starts]
-    left = latest(run, needs.owner[holds], held_until, len(spans.row))
-    place = latest_place(run, needs.owner, needs.event, needs.sort, len(spans.row))
-    last, sort = np.append(needs.event, NONE)[place], np.append(needs.sort, np.int8(Sort.OTHER))[place]
-
-    transfer = transfer_of(run, last)
-    free, ready, started = spans.since.copy(), spans.until.copy(), spans.until.copy()
-    held, message = np.flatnonzero(left >= 0), np.flatnonzero(sort >= Sort.BACKWARD)
-    free[held] = _between(timeline.times[left[held]], spans.since[held], spans.until[held])
-    carried, until = transfer[message], spans.until[message]
-    ready[message] = _between(timeline.ready[carried], free[message], until)
-    started[message] = _between(timeline.transfer_start[carried], ready[message], until)
-    marks = np.array([spans.since, free, ready, started, spans.until])
-    return Waits(spans.row, marks, UNTIL_READY[sort], last, transfer, transfer_of(run, left))
+    src = plan.routes.src[plan.transfers.route]
+    graph = _Graph(
+        dependencies.ptr, dependencies.event, plan.ops.rank, plan.ops.kind, plan.transfers.producer, src,
+        timeline.times, timeline.ready,
+    )  # fmt: skip
+    second = _second_batches(run)
+    room = int(np.count_nonzero(spans.until > spans.since)) * (2 if len(second) else 1)
+    columns, by_window = np.empty((_COLUMNS, room), np.int64), np.zeros((len(windows.rank), len(Cause)), np.int64)
+    places = _Places(windows.of_all(run), windows.begins, windows.ends)
+    count = _explain.run(run.compiled)(spans, graph, second, places, (ARRIVAL, UNTIL_READY), columns, by_window)
+    return Explained(Waits(columns[:5, :count], *columns[5:, :count]), by_window)
 
 
-def _between(times: Longs, low: Longs, high: Longs) -> Longs:
-    """As np.clip, which takes five times as long on short columns."""
-    return np.minimum(np.maximum(times, low), high)
+def _second_batches(run: Run) -> Flags:
+    """Which transfers are in the second of two batches, one after the other; empty where none is.
 
-
-def transfer_of(run: Run, event: Longs | Ints) -> Longs:
-    """The transfer of each event, -1 for an op's and for none."""
-    ops, transfers = 2 * len(run.plan.ops), len(run.plan.transfers)
-    out = np.full(len(event), NONE, np.int64)
-    some = np.flatnonzero(event >= ops)
-    number = event[some].astype(np.int64) - ops
-    for _ in range(2):  # it starts, leaves, arrives; a remainder takes five times as long
-        number -= np.where(number >= transfers, transfers, 0)
-    out[some] = number
-    return out
-
-
-def _needs_of(run: Run, dependencies: Dependencies, things: Longs) -> _Needs:
-    """All that these things need."""
-    counts = dependencies.ptr[things + 1] - dependencies.ptr[things]
-    first = dependencies.ptr[things] - np.cumsum(counts) + counts
-    event = dependencies.event[np.arange(counts.sum()) + np.repeat(first, counts)]
-    return _Needs(np.repeat(np.arange(len(things)), counts), event, sorts(run, event))
-
-
-def _own(run: Run, spans: Spans, needs: _Needs) -> Flags:
-    """Which needs are arrivals of the rank's own messages, which hold it in a fused batch."""
-    plan, own = run.plan, np.zeros(len(needs.event), bool)
-    message = np.flatnonzero(needs.sort >= Sort.BACKWARD)
-    route = plan.transfers.route[needs.event[message] - plan.events.arrive(0)]
-    own[message] = plan.routes.src[route] == plan.ops.rank[spans.row[needs.owner[message]]]
-    return own
-
-
-def _batches(run: Run, spans: Spans, needs: _Needs, own: Flags) -> tuple[Spans, _Needs]:
-    """Waits for two batches, one after the other, as two waits.
-
-    A message of a second batch is one received that itself waits for the arrival of the first batch's messages.
+    They wait for the arrival of the first batch's messages; no other message waits for another's arrival.
     """
     plan, sends = run.plan, run.plan.transfers.needs
-    second_batch = np.zeros(plan.events.count, bool)
-    second_batch[plan.events.arrive(sends.owner[sorts(run, sends.event) >= Sort.BACKWARD])] = True
-    second = (needs.sort >= Sort.BACKWARD) & ~own & second_batch[needs.event]
-    if not np.any(second):
-        return spans, needs
-    both = np.unique(needs.owner[second])
-    over = spans.since.copy()
-    np.maximum.at(over, needs.owner[~second], run.timeline.times[needs.event[~second]])
-    over = np.minimum(over, spans.until)[both]
-    until_first = spans.until.copy()
-    until_first[both] = over
-    owner = np.where(second, len(spans.row) + np.searchsorted(both, needs.owner), needs.owner)
-    apart = Spans(
-        np.concatenate([spans.row, spans.row[both]]),
-        np.concatenate([spans.since, over]),
-        np.concatenate([until_first, spans.until[both]]),
-    )
-    return apart, _Needs(owner, needs.event, needs.sort)
+    arrivals = np.flatnonzero(sends.event >= 2 * (len(plan.ops) + len(plan.transfers)))
+    if len(arrivals):
+        arrivals = arrivals[sorts(run, sends.event[arrivals]) >= Sort.BACKWARD]
+    found = np.zeros(len(plan.transfers) if len(arrivals) else 0, bool)
+    found[sends.owner[arrivals]] = True
+    return found
+
+
+@Loop
+def _explain(
+    spans: Spans,
+    graph: _Graph,
+    second: Flags,
+    places: _Places,
+    tables: tuple[Sorts, Longs],
+    found: Longs,
+    by_window: Longs,
+) -> int:
+    """Fill in a column of ``found`` for each wait, and what they add up to; returns how many there are.
+
+    A wait for two batches, one after the other, is two waits: until the first is over, and for the second.
+    """
+    since, until = spans
+    ptr, events, rank, kind, producer, src, times, ready = graph
+    window, begins, ends = places
+    arrival, until_ready = tables
+    n, t, count = len(rank), len(producer), 0
+    for row in range(n):
+        if until[row] <= since[row]:
+            continue
+        begin, half = since[row], 0
+        while half < 2:
+            end, halves = until[row], 1
+            if len(second):
+                over = begin
+                for k in range(ptr[row], ptr[row + 1]):
+                    j = events[k] - 2 * (n + t)
+                    if j >= 0 and second[j] and src[j] != rank[row]:
+                        halves = 2
+                    else:
+                        over = max(over, times[events[k]])
+                if halves == 2 and half == 0:
+                    end = min(over, end)
+            last, when, best, own, held = -1, -1, -1, -1, -1
+            for k in range(ptr[row], ptr[row + 1]):
+                event, sort, mine = events[k], 0, -1
+                j = event - 2 * (n + t)
+                if j >= 0:
+                    sort = arrival[kind[producer[j]]]
+                    if sort >= _MESSAGE and src[j] == rank[row]:
+                        mine = event - t
+                elif event >= 2 * n:
+                    sort, mine = _LEFT, event
+                elif event >= n:
+                    sort = _OP
+                if halves == 2 and (j >= 0 and second[j] and mine < 0) != (half == 1):
+                    continue
+                if times[event] > when or (times[event] == when and sort > best):
+                    last, when, best = event, times[event], sort
+                if mine >= 0 and times[mine] > held:
+                    own, held = mine, times[mine]
+            transfer = (last - 2 * n) % t if last >= 2 * n else -1
+            free, sent, starts = max(begin, min(held, end)), end, end
+            if best >= _MESSAGE:
+                sent = max(free, min(ready[transfer], end))
+                starts = max(sent, min(times[2 * n + transfer], end))
+            cause, place = until_ready[best], window[row]
+            found[0, count], found[1, count], found[2, count], found[3, count] = begin, free, sent, starts
+            found[4, count], found[5, count], found[6, count], found[7, count] = end, row, cause, last
+            found[8, count], found[9, count] = transfer, (own - 2 * n) % t if own >= 0 else -1
+            count += 1
+            if end > begins[place] and begin < ends[place]:
+                by_window[place, _BLOCKED] += free - begin
+                by_window[place, cause] += sent - free
+                by_window[place, _QUEUE] += starts - sent
+                by_window[place, _TRANSFER] += end - starts
+            begin, half = end, half + 3 - halves
+    return count

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ppsim.metrics.base import Run
-from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind, Longs
+from ppsim.ops import COMMUNICATION, MOVES, NONE, Kind, Longs, Numbers
 
 _NEVER_FIRST = (*COMMUNICATION, *MOVES, Kind.UNSHARD, Kind.RESHARD)
 _COUNTS = np.ones(len(Kind), bool)
@@ -57,10 +57,10 @@ class Windows:
         ends = np.where(some, timeline.end[last], end)
         return cls(np.repeat(np.arange(plan.ops.ranks), steps), rows, start, end, first, last, begins, ends)
 
-    def of_rows(self, run: Run, rows: Longs) -> Longs:
-        """The window of each row."""
-        rank, steps = run.plan.ops.rank[rows].astype(np.int64), len(self.rank) // run.plan.ops.ranks
-        return rank if steps == 1 else rank * steps + run.plan.ops.step[rows]
+    def of_all(self, run: Run) -> Numbers:
+        """The window of every row."""
+        ops, steps = run.plan.ops, len(self.rank) // max(run.plan.ops.ranks, 1)
+        return ops.rank if steps == 1 else ops.rank.astype(np.int64) * steps + ops.step
 
 
 def windows(run: Run) -> Windows:

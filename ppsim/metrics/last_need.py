@@ -55,19 +55,14 @@ def latest(run: Run, owner: Numbers, event: Numbers, things: int) -> Longs:
 
     ``event[i]`` is one of the needs of thing ``owner[i]``. Ties go by ``Sort``, then to the one that is listed first.
     """
-    return np.append(event, NONE)[latest_place(run, owner, event, sorts(run, event), things)]
-
-
-def latest_place(run: Run, owner: Numbers, event: Numbers, sort: Sorts, things: int) -> Longs:
-    """The same as its place in ``event``, whose sorts are known."""
     if not len(event):
         return np.full(things, NONE, np.int64)
-    key = run.timeline.times[event] * len(Sort) + sort
+    key = run.timeline.times[event] * len(Sort) + sorts(run, event)
     last = np.full(things, -1, np.int64)
     np.maximum.at(last, owner, key)
     chosen = np.flatnonzero(key == last[owner])[::-1]
     out = np.full(things, NONE, np.int64)
-    out[owner[chosen]] = chosen  # of equal ones the first is written last
+    out[owner[chosen]] = event[chosen]  # of equal ones the first is written last
     return out
 
 

@@ -10,13 +10,12 @@ all that. Between barriers, else over the whole run, the time before a rank's fi
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
-from ppsim.metrics._explained import CAUSES_OF_PARTS, Spans, Waits, explained
+from ppsim.metrics._explained import CAUSES_OF_PARTS, Explained, Spans, Waits, explained
 from ppsim.metrics._windows import windows as windows_of
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.causes import CAUSES as CAUSES
@@ -63,21 +62,18 @@ class Segments:
         return joined[np.lexsort((joined.start, joined.rank))]
 
 
-def _waits(run: Run) -> tuple[Waits, ...]:
+def _explained(run: Run) -> tuple[Explained, ...]:
     """The waits before ops, and of the ops that are themselves waits."""
     plan, timeline, windows = run.plan, run.timeline, run.once(windows_of)
     free = np.empty(len(plan.ops), np.int64)
     free[1:] = timeline.end[:-1]
     some = windows.rows[1:] > windows.rows[:-1]
     free[windows.rows[:-1][some]] = windows.start[some]
-    waiting = np.flatnonzero(timeline.start > free)
-    before = explained(run, Spans(waiting, free[waiting], timeline.start[waiting]), plan.start_needs)
+    before = explained(run, Spans(free, timeline.start), plan.start_needs, windows)
     if not plan.ops.index.has(*SENDS_AND_MOVES):
         return (before,)
-    lasting = np.flatnonzero(_IDLE[plan.ops.kind])
-    lasting = lasting[timeline.end[lasting] > timeline.start[lasting]]
-    spans = Spans(lasting, timeline.start[lasting], timeline.end[lasting])
-    return before, explained(run, spans, plan.end_needs)
+    since = np.where(_IDLE[plan.ops.kind], timeline.start, timeline.end)
+    return before, explained(run, Spans(since, timeline.end), plan.end_needs, windows)
 
 
 def _segments(run: Run, waits: Waits) -> Segments:
@@ -98,8 +94,8 @@ def _segments(run: Run, waits: Waits) -> Segments:
 def segments(run: Run) -> Segments:
     """All idle time of every rank, each nanosecond once; sorted by rank, then start."""
     windows = run.once(windows_of)
-    found = Segments.join(*(_segments(run, waits) for waits in run.once(_waits)))
-    window = windows.of_rows(run, found.row)
+    found = Segments.join(*(_segments(run, waits) for waits, _ in run.once(_explained)))
+    window = windows.of_all(run)[found.row]
     before, after = found.end <= windows.begins[window], found.start >= windows.ends[window]
     # What the first op waited for until it began names the blocker of the whole fill.
     decides = np.flatnonzero(before & (found.end == windows.begins[window]))
@@ -116,17 +112,11 @@ def segments(run: Run) -> Segments:
 def by_cause(run: Run) -> Longs:
     """Idle ns per rank and cause, shape (ranks, causes)."""
     windows = run.once(windows_of)
-    out = np.zeros((run.plan.ops.ranks, len(Cause)), np.int64)
-    for waits in run.once(_waits):
-        inside, window = waits.inside(run, windows)
-        place = windows.rank[window] * len(Cause)
-        for part, (since, until) in enumerate(pairwise(waits.marks)):
-            some = np.flatnonzero(inside & (until > since))
-            cause = waits.until_ready[some] if part == 1 else CAUSES_OF_PARTS[part]
-            np.add.at(out.reshape(-1), place[some] + cause, until[some] - since[some])
-    np.add.at(out[:, Cause.FILL], windows.rank, windows.begins - windows.start)
-    np.add.at(out[:, Cause.DRAIN], windows.rank, windows.end - windows.ends)
-    return out
+    found: Longs = np.sum([by_window for _, by_window in run.once(_explained)], axis=0)
+    found[:, Cause.FILL] = windows.begins - windows.start
+    found[:, Cause.DRAIN] = windows.end - windows.ends
+    by_rank: Longs = found.reshape(run.plan.ops.ranks, -1, len(Cause)).sum(axis=1)
+    return by_rank
 
 
 @metric(
