@@ -16,6 +16,7 @@ from ppsim.ops import NONE, Constant, Ints, Kind, Kinds, Longs, among
 PAIR = "OVERLAP_F_B"
 OP, LEFT = int(Sort.OP), int(Sort.LEFT)
 PARTS = ("transfer", "latency", "queue")
+_NAMES = (*(kind.name for kind in Kind), PAIR)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,35 +63,37 @@ def walk(run: Run, last: int) -> Path:
     plan, timeline = run.plan, run.timeline
     n, t = len(plan.ops), max(len(plan.transfers), 1)
     event = chain(run, last)[::-1].astype(np.int64)
-    row = event - n
-    row -= plan.tail[np.where((row >= 0) & (row < n), row, 0)]
-    op = (event >= n) & (event < 2 * n)
-    op[op] = ~among(plan.ops.kind[row[op]], SENDS_AND_MOVES)
-    link = np.flatnonzero(op | (event >= 2 * n))
-    event, row, op = event[link], np.where(op, row, NONE)[link], op[link]
+    event = event[_is_link(run, event)]
+    op, row = event < 2 * n, event - n
+    if plan.atomic:
+        row[op] -= plan.tail[row[op]]
+    row[~op] = NONE
     if not len(plan.transfers):
         none = np.zeros(len(row), np.int64)
         return Path(row, none + NONE, timeline.start[row], timeline.end[row], none, none, none, none, last)
     transfer = np.where(op, 0, (event - 2 * n) % t)
     since = np.where(op, timeline.start[row], timeline.transfer_start[transfer])
-    left = np.where(op | (event < 2 * n + t), since, timeline.left[transfer])
-    arrives = ~op & (event >= 2 * n + 2 * t)
+    left = np.where(event < 2 * n + t, since, timeline.left[transfer])
+    arrives = event >= 2 * n + 2 * t
     until = np.where(arrives, timeline.arrive[transfer], left)
+    occupancy, latency, queue = left - since, until - left, np.zeros(len(op), np.int64)
     # A transfer that waited for a port follows on the one that held it.
     holder, _ = run.once(freed_by)
-    queued = ~op & np.append((~op & (holder[transfer] >= 0))[1:], False)
-    zero = np.zeros(len(op), np.int64)
-    return Path(
-        row=row,
-        transfer=np.where(op, NONE, transfer),
-        start=since,
-        end=np.where(op, timeline.end[row], until),
-        occupancy=np.where(queued, zero, left - since),
-        latency=np.where(queued, zero, until - left),
-        queue=np.where(queued, left - since, zero),
-        flies=(arrives & ~queued).astype(np.int64),
-        last=last,
-    )
+    if not isinstance(holder, Constant):
+        queued = ~op & np.append((~op & (holder[transfer] >= 0))[1:], False)
+        queue[queued], occupancy[queued], latency[queued], arrives[queued] = occupancy[queued], 0, 0, False
+    until[op], transfer[op] = timeline.end[row[op]], NONE
+    return Path(row, transfer, since, until, occupancy, latency, queue, arrives.astype(np.int64), last)
+
+
+def _is_link(run: Run, event: Longs) -> Flags:
+    """Which events of a chain end an op that keeps its rank busy, or are a transfer's."""
+    ops, n = run.plan.ops, len(run.plan.ops)
+    link = event >= n
+    if ops.index.has(*SENDS_AND_MOVES):
+        ends = np.flatnonzero(link & (event < 2 * n))
+        link[ends] = ~among(ops.kind[event[ends] - n], SENDS_AND_MOVES)
+    return link
 
 
 class _Graph(NamedTuple):
@@ -178,11 +181,11 @@ def by_kind(run: Run) -> dict[str, int]:
     plan, path = run.plan, run.once(critical_path)
     ops = np.flatnonzero(path.row >= 0)
     kind = plan.ops.kind[path.row[ops]].astype(np.int64)
-    kind[np.append(plan.tail[1:], False)[path.row[ops]]] = len(Kind)
-    total = np.zeros(len(Kind) + 1, np.int64)
+    if plan.atomic:
+        kind[np.append(plan.tail[1:], False)[path.row[ops]]] = len(Kind)
+    total = np.zeros(len(_NAMES), np.int64)
     np.add.at(total, kind, (path.end - path.start)[ops])
-    names = (*(k.name for k in Kind), PAIR)
-    out = {names[k]: int(total[k]) for k in np.unique(kind).tolist()}
+    out = {_NAMES[k]: int(total[k]) for k in np.flatnonzero(np.bincount(kind)).tolist()}
     if len(ops) < len(path):
         columns = (path.occupancy, path.latency, path.queue)
         out |= {name: int(column.sum()) for name, column in zip(PARTS, columns, strict=True)}
