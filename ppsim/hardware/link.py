@@ -36,7 +36,7 @@ class Link(Model):
     @property
     def has_ports(self) -> bool:
         """Whether messages queue: a free link, and one with a latency alone, has no ports."""
-        return self.bandwidth is not None or self.overhead > 0
+        return self.bandwidth is not None or bool(self.overhead)
 
     def alone(self, size: Fraction | int) -> Fraction:
         """Seconds for which a message of so many bytes holds the ports."""

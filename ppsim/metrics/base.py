@@ -93,6 +93,7 @@ class Metric:
                 f"metric {found.name} per {found.scope}: {taken.module} has one of that name; choose another"
             )
         METRICS[found.scope, found.name] = found
+        REGISTERED.append(found)
         return function
 
     @property
@@ -108,3 +109,5 @@ class Metric:
 metric = Metric
 METRICS: dict[tuple[Scope, str], Metric] = {}
 """Those of the modules that are loaded; ``registry`` knows them all."""
+REGISTERED: list[Metric] = []
+"""All that were ever registered, those among them whose place another has taken since."""

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import numpy as np
 
 from ppsim.errors import ConfigError, did_you_mean, shown
-from ppsim.metrics.base import METRICS, Metric, Run, Scope
+from ppsim.metrics.base import METRICS, REGISTERED, Metric, Run, Scope
 from ppsim.metrics.links import pairs
 
 _FOLDER = "ppsim.metrics"
@@ -39,13 +39,13 @@ def _in_order(registered: Iterable[Metric]) -> list[Metric]:
 def known(scope: Scope, tables: bool | None = None) -> dict[str, Metric]:
     """The metrics of a scope by their names: those that are tables, those that aren't, or (None) all."""
     _loaded()
-    return _of_scope(scope, tables, tuple(METRICS.values()))
+    return _of_scope(scope, tables, (len(REGISTERED), len(METRICS)))
 
 
 @lru_cache(maxsize=3 * len(get_args(Scope)))
-def _of_scope(scope: Scope, tables: bool | None, registered: tuple[Metric, ...]) -> dict[str, Metric]:
+def _of_scope(scope: Scope, tables: bool | None, _registered: tuple[int, int]) -> dict[str, Metric]:
     """Those of a scope: asked for in every run, whereas what is registered seldom changes."""
-    wanted = (found for found in _in_order(registered) if found.scope == scope)
+    wanted = (found for found in _in_order(METRICS.values()) if found.scope == scope)
     return {found.name: found for found in wanted if tables in (None, found.unit == "table")}
 
 
@@ -79,7 +79,7 @@ def rows(run: Run, scope: Scope) -> list[Row] | None:
     if keys is None:
         return None
     columns = {name: _column(found.of(run), len(keys)) for name, found in known(scope).items()}
-    return [{**key, **{name: column[i] for name, column in columns.items()}} for i, key in enumerate(keys)]
+    return [key | dict(zip(columns, values, strict=True)) for key, *values in zip(keys, *columns.values(), strict=True)]
 
 
 def _column(values: Any, length: int) -> list[Any]:

@@ -56,7 +56,7 @@ class Index:
     def lookup(self, *kinds: Kind) -> Ints:
         """The row of the op of one of these kinds, by key; -1 where there is none."""
         if kinds not in self._looked_up:
-            there = tuple(kind for kind in kinds if self._present[kind])
+            there = tuple(filter(self._present.__contains__, kinds))
             if not there:
                 found: Ints = self._nowhere
             elif there != kinds:
@@ -75,18 +75,18 @@ class Index:
 
     def has(self, *kinds: Kind) -> bool:
         """Whether there is a row of one of these kinds."""
-        return any(map(self._present.__getitem__, kinds))
+        return not self._present.isdisjoint(kinds)
 
     @cached_property
-    def _present(self) -> list[bool]:
-        """Whether there are rows of each kind; stops looking where it finds one."""
+    def _present(self) -> frozenset[int]:
+        """The kinds of which there are rows."""
         top = int(self.kind.max(initial=NONE))
-        return [kind <= top and bool(np.any(self.kind == kind)) for kind in Kind]
+        return frozenset(kind for kind in range(top + 1) if (self.kind == kind).any())
 
     def select(self, *kinds: Kind) -> Ints:
         """The rows of these kinds, ascending."""
         if kinds not in self._selected:
-            there = tuple(kind for kind in kinds if self._present[kind])
+            there = tuple(filter(self._present.__contains__, kinds))
             if not there:
                 found: Ints = np.empty(0, self.number)
             elif there != kinds:

@@ -65,13 +65,16 @@ class Ways:
         return self._ports.of(topology.seating, lambda: self._through(topology))
 
     def _through(self, topology: Topology) -> Ports:
+        link = [] if topology.seating is None else [topology.which(src, dst) for src, dst in self.ends]
+        if topology.seating is not None and not any(one.has_ports for one in topology.links):
+            none = np.full(len(self.ends), NONE, np.int32)
+            return Ports(none, none, (), link)
         routes = [topology.replica_route(src) if src == dst else topology.route(src, dst) for src, dst in self.ends]
         number: dict[str | None, int] = {None: NONE}
         egress, ingress = [], []
         for route in routes:
             egress.append(number.setdefault(route.egress, len(number) - 1))
             ingress.append(number.setdefault(route.ingress, len(number) - 1))
-        link = [] if topology.seating is None else [topology.which(src, dst) for src, dst in self.ends]
         names = tuple(name for name in number if name is not None)
         return Ports(np.array(egress, np.int32), np.array(ingress, np.int32), names, link)
 

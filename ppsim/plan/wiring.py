@@ -40,6 +40,8 @@ class Wiring:
 
     def after_row(self, things: Numbers, awaited: Numbers) -> None:
         """Op i starts after row i of ``awaited`` has ended; left out where the rank's own order sees to it."""
+        if not len(things):
+            return
         things = self.head[things]
         known = (self.ops.rank[things] == self.ops.rank[awaited]) & (awaited < things)
         self.starts.add(things[~known], self.events.end(awaited[~known]))
