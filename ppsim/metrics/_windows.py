@@ -36,13 +36,17 @@ class Windows:
     def of(cls, run: Run) -> Windows:
         plan, timeline = run.plan, run.timeline
         steps = plan.steps if plan.barrier and not plan.asynchronous else 1
-        rows, begin, end = plan.ops.offsets, np.zeros(1, np.int64), np.array([timeline.makespan])
+        rows, start, end = (
+            plan.ops.offsets,
+            np.zeros(plan.ops.ranks, np.int64),
+            np.full(plan.ops.ranks, timeline.makespan),
+        )
         if steps > 1:
             number = plan.ops.rank.astype(np.int64) * steps + plan.ops.step
             rows = np.searchsorted(number, np.arange(plan.ops.ranks * steps + 1))
             last = np.append(timeline.end, 0)[np.where(rows[1:] > rows[:-1], rows[1:] - 1, -1)]
-            end = np.append(last.reshape(plan.ops.ranks, steps).max(axis=0)[:-1], timeline.makespan)
-            begin = np.append(0, end[:-1])
+            over = np.append(last.reshape(plan.ops.ranks, steps).max(axis=0)[:-1], timeline.makespan)
+            start, end = np.tile(np.append(0, over[:-1]), plan.ops.ranks), np.tile(over, plan.ops.ranks)
         if not plan.ops.index.has(*_NEVER_FIRST):
             some = rows[1:] > rows[:-1]
             first, last = np.where(some, rows[:-1], NONE), np.where(some, rows[1:] - 1, NONE)
@@ -52,7 +56,6 @@ class Windows:
             some = place[1:] > place[:-1]
             counting = np.append(counting, NONE)
             first, last = np.where(some, counting[place[:-1]], NONE), np.where(some, counting[place[1:] - 1], NONE)
-        start, end = np.tile(begin, plan.ops.ranks), np.tile(end, plan.ops.ranks)
         begins = np.where(some, timeline.start[first], end)
         ends = np.where(some, timeline.end[last], end)
         return cls(np.repeat(np.arange(plan.ops.ranks), steps), rows, start, end, first, last, begins, ends)

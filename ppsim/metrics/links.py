@@ -63,12 +63,14 @@ def pairs(run: Run) -> Pairs:
     """By source, then destination."""
     routes, count = run.plan.routes, run.once(messages)
     used = np.flatnonzero((routes.src != routes.dst) & (count > 0))
-    codes, which = np.unique(
-        routes.src[used].astype(np.int64) * run.plan.ops.ranks + routes.dst[used], return_inverse=True
-    )
+    src, dst, sent = routes.src[used].astype(np.int64), routes.dst[used].astype(np.int64), count[used]
+    code = src * run.plan.ops.ranks + dst
+    if (code[1:] > code[:-1]).all():  # a route for each pair, in their order: all messages are of one size
+        return Pairs(src, dst, sent, sent * routes.bytes[used])
+    codes, which = np.unique(code, return_inverse=True)
     number, size = np.zeros((2, len(codes)), np.int64)
-    np.add.at(number, which, count[used])
-    np.add.at(size, which, count[used] * routes.bytes[used])
+    np.add.at(number, which, sent)
+    np.add.at(size, which, sent * routes.bytes[used])
     return Pairs(codes // run.plan.ops.ranks, codes % run.plan.ops.ranks, number, size)
 
 

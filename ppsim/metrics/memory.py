@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ppsim.engine.timeline import PER_SECOND
 from ppsim.errors import Notice
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.peaks import Groups, Peaks, by_group_and_time, peaks
-from ppsim.ops import Kinds, Longs
-from ppsim.plan.table import CATEGORIES, Category, Holdings
+from ppsim.ops import MOVES, Kinds, Longs
+from ppsim.plan.table import CATEGORIES, Category, Holdings, Plan
 from ppsim.units import show
 
 
@@ -78,29 +77,37 @@ def peak_time(run: Run) -> Longs:
 
 def peak_activation_by_stage(run: Run) -> dict[tuple[int, int], int]:
     """Peak activation bytes of each (rank, stage)."""
-    plan, held, stages = run.plan, run.plan.holdings, run.plan.placement.stages
-    n, t = len(plan.ops), len(plan.transfers)
+    held = run.plan.holdings
     places = np.flatnonzero(held.category == Category.ACTIVATIONS)
     if not len(places):
         return {}
     first, last = int(places[0]), int(places[-1])
     mine = slice(first, last + 1) if last - first < len(places) else places
-    event, rank = held.since[mine], held.rank[mine]
-    row = event
+    part = Holdings(held.rank[mine], held.category[mine], held.bytes[mine], held.since[mine], held.until[mine])
+    pairs, groups = _by_stage(run.plan, part)
+    return dict(zip(pairs, peaks(run, part, groups).bytes.tolist(), strict=True))
+
+
+def _by_stage(plan: Plan, held: Holdings) -> tuple[list[tuple[int, int]], Groups]:
+    """The (rank, stage) of each group, and which of them these activations belong to."""
+    ops, placement, t = plan.ops, plan.placement, len(plan.transfers)
+    alone = placement.stages == ops.ranks and not placement.replicated
+    if alone and not ops.index.has(*MOVES):  # what a rank holds is of its one stage
+        return [(rank, held[0]) for rank, held in enumerate(placement.stages_of)], Groups(
+            ops.ranks, held.rank, ops.rank
+        )
+    event = row = held.since
+    n = len(ops)
     if event.max() >= n:
         row = event % n if not t else np.where(event < 2 * n, event % n, plan.transfers.issuer[(event - 2 * n) % t])
-    if not plan.placement.replicated and np.array_equal(plan.ops.rank[row], rank):
-        group: NDArray[np.signedinteger] = plan.ops.stage[row]
-        group_of_row: NDArray[np.signedinteger] = plan.ops.stage
-        pairs = [(ranks[0], stage) for stage, ranks in enumerate(plan.placement.ranks_of)]
-    else:  # a stage in two places, or moved to another rank
-        where, stage = np.concatenate([rank, plan.ops.rank]), np.concatenate([plan.ops.stage[row], plan.ops.stage])
-        codes, number = np.unique(where.astype(np.int64) * stages + stage, return_inverse=True)
-        group, group_of_row = number[: len(rank)], number[len(rank) :]
-        pairs = [divmod(code, stages) for code in codes.tolist()]
-    part = Holdings(rank, held.category[mine], held.bytes[mine], event, held.until[mine])
-    best = peaks(run, part, Groups(len(pairs), group, group_of_row)).bytes
-    return dict(zip(pairs, best.tolist(), strict=True))
+    if not placement.replicated and np.array_equal(ops.rank[row], held.rank):
+        pairs = [(ranks[0], stage) for stage, ranks in enumerate(placement.ranks_of)]
+        return pairs, Groups(len(pairs), ops.stage[row], ops.stage)
+    # A stage is in two places, or its activations moved to another rank.
+    where, stage = np.concatenate([held.rank, ops.rank]), np.concatenate([ops.stage[row], ops.stage])
+    codes, number = np.unique(where.astype(np.int64) * placement.stages + stage, return_inverse=True)
+    pairs = [divmod(code, placement.stages) for code in codes.tolist()]
+    return pairs, Groups(len(pairs), number[: len(row)], number[len(row) :])
 
 
 @dataclass(frozen=True, eq=False)
