@@ -43,13 +43,15 @@ class Flow:
     """Simulates one experiment after the other.
 
     Orders are made once of those with the same schedule and sizes, unless that schedule looked at more; the structure
-    of their plans likewise (``Structures``), and what its ops take and hold of those with the same costs.
+    of their plans likewise (``Structures``), and what its ops take and hold of those with the same costs. ``once``: of
+    a single experiment nothing is kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, once: bool = False) -> None:
+        self._once = once
         self._orders: dict[Hashable, tuple[CheckedOrders, Schedule]] = {}
-        self._costs = SharedCosts(KEPT)
-        self._structures = Structures()
+        self._costs = None if once else SharedCosts(KEPT)
+        self._structures = None if once else Structures()
 
     def execute(self, experiment: Experiment, engine: Engine | None, watch: Watch | None = None) -> Executed:
         """Simulate an experiment, by the fastest engine that can where none is named.
@@ -60,7 +62,8 @@ class Flow:
         watch = watch or Watch()
         if not isinstance(experiment, Experiment):
             raise ConfigError(f"simulate takes an Experiment, not {shown(experiment)}; read a file with ppsim.load")
-        problem = experiment.problem((engine or fastest()) == "compiled", self._costs.of)
+        costs_of = None if self._costs is None else self._costs.of
+        problem = experiment.problem((engine or fastest()) == "compiled", costs_of)
         per_step = _per_step(experiment, problem)
         spec = specify(experiment, problem)
         orders = self._checked(experiment.schedule, problem)
@@ -76,10 +79,12 @@ class Flow:
 
     def _checked(self, schedule: Schedule, problem: Problem) -> CheckedOrders:
         """What the schedule lists. Raises ScheduleError where that is no legal schedule."""
-        key = _sizes(schedule, problem)
+        key = None if self._once else _sizes(schedule, problem)
         if key is not None and (known := self._orders.get(key)) is not None:
             return known[0]
-        watched = _Watched(**{field.name: getattr(problem, field.name) for field in fields(problem)})
+        watched = problem
+        if key is not None:
+            watched = _Watched(**{field.name: getattr(problem, field.name) for field in fields(problem)})
         orders = schedule.orders(watched)
         if not isinstance(orders, Orders):
             raise ScheduleError(

@@ -31,7 +31,7 @@ def simulate(
     With a ``schedule`` it is the experiment under that one, which the result then holds and which is stored.
     Raises ConfigError, ScheduleError or FormatError where the input is wrong, DeadlockError where ranks wait for ever.
     """
-    done = Flow().execute(_under(experiment, schedule), engine, watch)
+    done = Flow(once=True).execute(_under(experiment, schedule), engine, watch)
     found = [
         *notices(done.experiment, done.problem),
         *of_recomputation(done.experiment, done.plan.ops.index.has(Kind.R)),

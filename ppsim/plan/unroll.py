@@ -77,7 +77,7 @@ def _step_has_end(orders: Orders, spec: PlanSpec) -> bool:
         spec.steps > 1
         or any(spec.problem.costs.optimizer)
         or any(_sums_gradients(stage, spec) for stage in range(spec.problem.stages))
-        or bool(np.any(orders.table.kind == Kind.REDUCE_GRAD))
+        or orders.table.index.has(Kind.REDUCE_GRAD)
     )
 
 

@@ -25,6 +25,9 @@ class Slice(NamedTuple):
     length: Fraction = Fraction(1)
     time: Fraction = Fraction(1)
 
+    def __hash__(self) -> int:
+        return hash((self.length.as_integer_ratio(), self.time.as_integer_ratio()))  # a fraction's own takes far longer
+
 
 @dataclass(frozen=True)
 class Problem:
