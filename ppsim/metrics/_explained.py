@@ -56,7 +56,7 @@ class Spans(NamedTuple):
 
 
 class _Graph(NamedTuple):
-    """What ops wait for: events, the transfers that these are of, their senders, and when all that was."""
+    """What ops wait for: events, of which transfers (those ``second``, if any), and when all that was; what follows."""
 
     ptr: Ints
     event: Ints
@@ -64,8 +64,11 @@ class _Graph(NamedTuple):
     kind: Kinds
     producer: Ints
     src: Ints
+    second: Flags
     times: Longs
     ready: Longs
+    arrival: Sorts
+    until_ready: Longs
 
 
 class _Places(NamedTuple):
@@ -79,16 +82,15 @@ class _Places(NamedTuple):
 def explained(run: Run, spans: Spans, dependencies: Dependencies, windows: Windows) -> Explained:
     """The waits of rows, when what they depend on was there."""
     plan, timeline = run.plan, run.timeline
-    src = plan.routes.src[plan.transfers.route]
+    src, second = plan.routes.src[plan.transfers.route], _second_batches(run)
     graph = _Graph(
-        dependencies.ptr, dependencies.event, plan.ops.rank, plan.ops.kind, plan.transfers.producer, src,
-        timeline.times, timeline.ready,
+        dependencies.ptr, dependencies.event, plan.ops.rank, plan.ops.kind, plan.transfers.producer, src, second,
+        timeline.times, timeline.ready, ARRIVAL, UNTIL_READY,
     )  # fmt: skip
-    second = _second_batches(run)
     room = int(np.count_nonzero(spans.until > spans.since)) * (2 if len(second) else 1)
     columns, by_window = np.empty((_COLUMNS, room), np.int64), np.zeros((len(windows.rank), len(Cause)), np.int64)
     places = _Places(windows.of_all(run), windows.begins, windows.ends)
-    count = _explain.run(run.compiled)(spans, graph, second, places, (ARRIVAL, UNTIL_READY), columns, by_window)
+    count = _explain.run(run.compiled)(spans, graph, places, columns, by_window)
     return Explained(Waits(columns[:5, :count], *columns[5:, :count]), by_window)
 
 
@@ -107,23 +109,14 @@ def _second_batches(run: Run) -> Flags:
 
 
 @Loop
-def _explain(
-    spans: Spans,
-    graph: _Graph,
-    second: Flags,
-    places: _Places,
-    tables: tuple[Sorts, Longs],
-    found: Longs,
-    by_window: Longs,
-) -> int:
+def _explain(spans: Spans, graph: _Graph, places: _Places, found: Longs, by_window: Longs) -> int:
     """Fill in a column of ``found`` for each wait, and what they add up to; returns how many there are.
 
     A wait for two batches, one after the other, is two waits: until the first is over, and for the second.
     """
     since, until = spans
-    ptr, events, rank, kind, producer, src, times, ready = graph
+    ptr, events, rank, kind, producer, src, second, times, ready, arrival, until_ready = graph
     window, begins, ends = places
-    arrival, until_ready = tables
     n, t, count = len(rank), len(producer), 0
     for row in range(n):
         if until[row] <= since[row]:
