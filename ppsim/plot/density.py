@@ -77,7 +77,7 @@ def paint(axes: Axes, bars: Bars, band: tuple[float, float], colour: Callable[[i
     picture = averages(bars, (low, high), (lines, columns), colour, reach)
     place = (np.arange(height) + 0.5) * lines / height
     line = place.astype(np.int64)
-    rows = picture.astype(np.float32)[line]
+    rows = np.round(picture * 255).astype(np.uint8)[line]
     offset = place - line - 0.5
     rows[(offset < band[0]) | (offset > band[1]), :, 3] = 0
     image = axes.imshow(
@@ -99,11 +99,11 @@ def averages(
             coloured += part
             mixed += np.asarray(colour(code))[:, None, None] * part
     width = max(round(reach), 1)
-    around, inside = _smooth(filled, width), _smooth(coloured, width)
+    around, inside = smooth(filled, width), smooth(coloured, width)
     out = np.empty((*shape, 4))
     with np.errstate(divide="ignore", invalid="ignore"):
         for channel in range(3):
-            out[..., channel] = _smooth(mixed[channel], width) / inside
+            out[..., channel] = smooth(mixed[channel], width) / inside
         out[..., 3] = np.minimum(filled, 1) * inside / around
     return np.clip(np.nan_to_num(out), 0, 1)
 
@@ -124,7 +124,7 @@ def coverage(bars: Bars, low: float, pixel: float, shape: tuple[int, int]) -> Fl
     return np.maximum(np.diff(until, axis=1, prepend=0), 0)
 
 
-def _smooth(levels: NDArray[np.float64], width: int) -> Floats:
+def smooth(levels: NDArray[np.float64], width: int) -> Floats:
     """Twice the mean over ``width`` columns: a tent, in which nothing that repeats within it leaves a trace."""
     for left in (width // 2, (width - 1) // 2):
         padded = np.pad(levels, ((0, 0), (left + 1, width - 1 - left)))

@@ -11,7 +11,7 @@ from ppsim.analysis.result import Result
 from ppsim.metrics import Run
 from ppsim.ops import Longs
 from ppsim.plot import bars as table
-from ppsim.plot import boxes, density, gantt_legend, labels, scales, style, zoom
+from ppsim.plot import boxes, density, gantt_legend, labels, layout, scales, style, zoom
 from ppsim.plot.looks import FLIGHT, IDLE, OCCUPIES, QUEUED, rgb
 from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import View, ranks_shown, run_of, title, window_ns
@@ -73,13 +73,13 @@ def gantt(
             _fill(ax, view, form, all_ranks=ranks is None)
             return ax
         axes, parts = _own_axes(view, heading, form, zoomed=window is None and ranks is None)
-        style.settle(axes)
+        layout.place(style.figure_of(axes))
         for _, seen, panel in parts:
             _draw(panel, seen, form, whole=False)
         boxes.paint_frames(axes, [zoom.frame(view, part) for part, *_ in parts])
         _noted(axes, view, form, all_ranks=ranks is None)
         if "\n" in axes.get_xlabel():  # higher than what the axes had their place with
-            style.settle(axes)
+            layout.place(style.figure_of(axes))
         style.fix(style.figure_of(axes))
     return axes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from ppsim.metrics import Run
 from ppsim.metrics import memory as metric
 from ppsim.ops import Longs
 from ppsim.plan.table import CATEGORIES
-from ppsim.plot import looks, peaks_chart, scales, style
+from ppsim.plot import density, layout, levels, looks, peaks_chart, scales, style
 from ppsim.plot.style import Size, SizeName
 from ppsim.plot.view import ranks_shown, run_of
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 8
 """With more ranks than that, some are shown: the first, the last, the one with the highest peak, some between."""
+PALE = 0.6
+"""How much paler the most that is held is drawn than the mean, where changes are too dense to be drawn."""
 
 
 def memory(
@@ -45,7 +47,8 @@ def memory(
     shown = _few(run, 1 if ax is not None else MOST_PANELS) if ranks is None else ranks_shown(run, ranks, 0)
     if ax is not None and len(shown) > 1:
         raise PpsimError(f"ranks: {len(shown)} ranks don't fit into one Axes; give one rank, or no ax")
-    view = _View(run, shown, size)
+    pixels = form.width * form.dpi / _columns(len(shown), form) if ax is None else ax.bbox.width
+    view = _View(run, shown, size, pixels)
     with style.styled(form):
         if ax is None:
             panels = _panels(view, _title(view, None if isinstance(result, Run) else result.schedule.label), form)
@@ -54,7 +57,7 @@ def memory(
             _frame(ax, view, form)
             width, _ = style.points_of(ax)
             style.add_legend(ax, _legend(view), width, form.font, own=False)
-        style.settle(panels[0])
+            style.settle(ax)
         for panel, rank in zip(panels, shown, strict=True):
             _draw(panel, view, rank, form)
         if ax is None:
@@ -67,6 +70,8 @@ class _View:
     run: Run
     ranks: list[int]
     size: SizeName
+    pixels: float
+    """About how wide a panel is."""
 
     @cached_property
     def peaks(self) -> Longs:
@@ -99,7 +104,12 @@ class _View:
         here = np.isin(found.rank, self.ranks)
         return metric.Curves(found.rank[here], found.time[here], found.bytes[here])
 
-    @property
+    @cached_property
+    def dense(self) -> bool:
+        """Whether a rank's memory changes more often than its panel has pixels."""
+        return bool(np.bincount(self.curves.rank).max(initial=0) > self.pixels)
+
+    @cached_property
     def categories(self) -> list[int]:
         """The categories of which a shown rank ever holds anything."""
         return [c for c in range(len(CATEGORIES)) if self.curves.bytes[:, c].any()]
@@ -133,9 +143,14 @@ def _title(view: _View, schedule: str | None) -> str:
     )
 
 
+def _columns(ranks: int, form: Size) -> int:
+    """In how many columns the panels stand."""
+    return 1 if form.width < 5 or ranks == 1 else 2
+
+
 def _panels(view: _View, heading: str, form: Size) -> list[Axes]:
     """A grid of axes, a panel for each rank, in a figure as high as they, its title and its legend ask for."""
-    columns = 1 if form.width < 5 or len(view.ranks) == 1 else 2
+    columns = _columns(len(view.ranks), form)
     rows = -(-len(view.ranks) // columns)
     legend = _legend(view)
     heading = style.wrapped(heading, form.inside, form.font)
@@ -154,15 +169,16 @@ def _panels(view: _View, heading: str, form: Size) -> list[Axes]:
         if place % columns:
             panel.tick_params(labelleft=False)
         panels.append(panel)
-    figure.supylabel(panels[0].get_ylabel(), fontsize=form.font)  # one for all: on low panels theirs would touch
+    side = figure.supylabel(panels[0].get_ylabel(), fontsize=form.font)  # one for all: on low panels theirs would touch
     for panel in panels:
         panel.set_ylabel("")
     if above:  # where not every rank has a panel
         axes = peaks_chart.peaks(view.run, figure.add_subplot(grid[0, :]), size=view.size, legend=False)
         axes.set_title("peak of every rank", loc="left", fontsize=style.SMALL * form.font, pad=3)
         axes.set_ylabel("")
-    figure.suptitle(heading, x=0.01, ha="left", fontsize=form.font, parse_math=False)
+    head = figure.suptitle(heading, x=0.01, ha="left", fontsize=form.font, parse_math=False)
     style.add_legend(panels[0], legend, form.inside, form.font, own=True)
+    layout.place(figure, head, side)
     return panels
 
 
@@ -189,6 +205,10 @@ def _legend(view: _View) -> style.Entries:
         look = looks.CATEGORIES[CATEGORIES[c]]
         handles.append(Patch(facecolor=look.colour, edgecolor="white", linewidth=0, hatch=look.hatch or None))
         words.append(f"{look.words} up to {scales.size(int(view.curves.bytes[:, c].max()))}")
+    if view.dense:
+        own = looks.rgb(looks.CATEGORIES[CATEGORIES[view.categories[-1]]].colour)
+        handles.append(tuple(Patch(facecolor=looks.paler(own, pale), linewidth=0) for pale in (PALE, 0.0)))
+        words.append("at most and on average, where changes are denser than pixels")
     capacity = view.run.plan.capacity
     if capacity is not None:
         handles.append(Line2D([], [], color="black", linestyle=(0, (4, 2)), linewidth=1.2))
@@ -202,16 +222,13 @@ def _draw(axes: Axes, view: _View, rank: int, form: Size) -> None:
     """One rank's panel."""
     mine = view.curves.rank == rank
     time, held = view.curves.time[mine], view.curves.bytes[mine]
-    few = _fewer(time, held.sum(axis=1), view.end / max(axes.bbox.width, 1))
-    time = np.append(time[few], view.end)
-    held = held[np.append(few, few[-1])]
-    upper = np.cumsum(held, axis=1)
-    for c in view.categories:
-        look = looks.CATEGORIES[CATEGORIES[c]]
-        axes.fill_between(
-            time, upper[:, c] - held[:, c], upper[:, c], step="post", facecolor=look.colour, edgecolor="white",
-            linewidth=0, hatch=look.hatch or None, gid=f"memory-{CATEGORIES[c]}",
-        )  # fmt: skip
+    if view.dense:
+        reach = density.REACH * style.figure_of(axes).dpi / style.INCH
+        most, mean = levels.dense(time, held, view.end, max(round(axes.bbox.width), 1), reach)
+        _stack(axes, view, most, "most", PALE)
+        _stack(axes, view, mean, "mean", 0.0)
+    else:
+        _stack(axes, view, levels.exact(time, held, view.end), "memory", 0.0)
     capacity = view.run.plan.capacity
     if capacity is not None and capacity < view.top:
         axes.axhline(capacity, color="black", linestyle=(0, (4, 2)), linewidth=1.2, gid="device-memory")
@@ -221,12 +238,16 @@ def _draw(axes: Axes, view: _View, rank: int, form: Size) -> None:
     axes.set_title(heading, loc="left", fontsize=style.SMALL * form.font, pad=3)
 
 
-def _fewer(time: Longs, total: Longs, pixel: float) -> Longs:
-    """Indices of at most four moments per pixel: the first, the last, the lowest and the highest."""
-    if len(time) < 4:
-        return np.arange(len(time))
-    column = np.floor(time / pixel).astype(np.int64)
-    ends = np.flatnonzero(np.diff(column, append=-1))
-    first = np.append(0, ends[:-1] + 1)
-    by_level = np.lexsort((total, column))
-    return np.unique(np.concatenate([first, ends, by_level[first], by_level[ends]]))
+def _stack(axes: Axes, view: _View, steps: levels.Steps, name: str, pale: float) -> None:
+    """The categories one above the other, by the ids ``name`` and '-weights'."""
+    from matplotlib.patches import StepPatch
+
+    upper = np.cumsum(steps.held, axis=1)
+    for c in view.categories:
+        look = looks.CATEGORIES[CATEGORIES[c]]
+        area = StepPatch(
+            upper[:, c], steps.edges, baseline=cast(Any, upper[:, c] - steps.held[:, c]), fill=True, edgecolor="white",
+            facecolor=looks.paler(looks.rgb(look.colour), pale), linewidth=0, hatch=look.hatch or None,
+            gid=f"{name}-{CATEGORIES[c]}",
+        )  # fmt: skip
+        axes.add_artist(area)  # add_patch would go through all corners for limits that are set anyway

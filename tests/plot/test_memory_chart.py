@@ -14,6 +14,7 @@ from ppsim import plot
 from ppsim.metrics import Run
 from ppsim.metrics import memory as metric
 from ppsim.plan.table import CATEGORIES
+from ppsim.plot import levels
 from tests.marks import rest_slow
 from tests.plot.runs import COSTS, HALVES, MS, SLOW, ids, legend_texts, outside, overlaps, run
 
@@ -31,12 +32,11 @@ def panels(axes: Axes) -> dict[int, Axes]:
     return found
 
 
-def drawn(axes: Axes, category: str, time: float) -> tuple[float, float]:
+def drawn(axes: Axes, category: str, time: float, what: str = "memory") -> tuple[float, float]:
     """Bottom and top of a category's area at a moment."""
-    for collection in axes.collections:
-        if collection.get_gid() == f"memory-{category}":
-            (path,) = collection.get_paths()
-            x, y = path.vertices[:, 0], path.vertices[:, 1]
+    for area in axes.patches:
+        if area.get_gid() == f"{what}-{category}":
+            x, y = area.get_path().vertices[:, 0], area.get_path().vertices[:, 1]
             left, right = x[:-1], x[1:]
             cross = (np.minimum(left, right) <= time) & (np.maximum(left, right) > time)
             assert np.array_equal(y[:-1][cross], y[1:][cross])  # steps: level between changes
@@ -60,9 +60,9 @@ def test_the_stack_is_what_the_metric_says_at_every_moment(result):
     for rank, axes in panels(plot.memory(result)).items():
         mine = found.rank == rank
         time, held = found.time[mine], found.bytes[mine]
-        for at, until, levels in zip(time, np.append(time[1:], result.timeline.makespan), held, strict=True):
+        for at, until, now in zip(time, np.append(time[1:], result.timeline.makespan), held, strict=True):
             bottom = 0
-            for category, size in zip(CATEGORIES, levels.tolist(), strict=True):
+            for category, size in zip(CATEGORIES, now.tolist(), strict=True):
                 if until > at and size:
                     assert drawn(axes, category, (at + until) / 2) == (bottom, bottom + size)
                 bottom += size
@@ -133,15 +133,42 @@ def test_ranks_can_be_chosen():
     assert axes is panels(axes)[2]
 
 
-def test_many_changes_are_thinned_but_no_peak_is_lost():
-    result = run("1f1b", 2, 5000, SILENT)
+def test_many_changes_are_drawn_as_the_most_and_the_mean_and_no_peak_is_lost():
+    result = run("1f1b", 2, 1000, SILENT, cluster=SLOW)
     axes = plot.memory(result)
+    words = "at most and on average, where changes are denser than pixels"
+    assert words in legend_texts(axes.figure)
+    static = 8 * GIB  # 4 GiB of weights and as much of gradients
+    middle = result.timeline.makespan / 2
     for rank, one in panels(axes).items():
-        (area,) = [c for c in one.collections if c.get_gid() == "memory-activations"]
-        (path,) = area.get_paths()
-        # Four moments a pixel, each a corner or two below and above.
-        assert len(path.vertices) <= 20 * axes.bbox.width
-        assert path.vertices[:, 1].max() == metric.peak_bytes(result.run)[rank]
+        for name in ("most", "mean"):
+            (area,) = [patch for patch in one.patches if patch.get_gid() == f"{name}-activations"]
+            # A column per pixel: two corners above and two below.
+            assert len(area.get_path().vertices) <= 4 * one.bbox.width + 8
+            if name == "most":
+                assert area.get_path().vertices[:, 1].max() == metric.peak_bytes(result.run)[rank]
+        # Rank 0 has two forwards in flight all the time. Rank 1 holds one during F, B, F, B, then waits for two
+        # latencies: 1 GiB in 60 of 64 ms; a pixel is 43 ms.
+        assert drawn(one, "activations", middle, "most") == (static, static + (2 - rank) * GIB)
+        _, high = drawn(one, "activations", middle, "mean")
+        assert (high - static) / GIB == pytest.approx([2, 60 / 64][rank], rel=0.005)
+
+
+def test_the_mean_weighs_what_is_held_by_its_time():
+    # 1 byte from 0 to 30 of every 100 ns, 3 from 30 to 40, then nothing: 0.6 on average, 3 at most.
+    time = (np.arange(1000)[:, None] * 100 + np.array([0, 30, 40])).ravel()
+    held = np.tile([[1], [3], [0]], (1000, 1))
+    most, mean = levels.dense(time, held, 100_000, columns=50, reach=3)
+    assert np.array_equal(most.edges, np.arange(0, 100_001, 2000))
+    assert most.held.ravel().tolist() == [3] * 50
+    assert mean.held.ravel() == pytest.approx(np.full(50, 0.6))
+
+
+def test_what_is_held_when_a_column_begins_counts_in_it_and_nothing_counts_before_the_first_change():
+    # 5 bytes from 250 to 725 ns, in columns of 100.
+    most, mean = levels.dense(np.array([250, 725]), np.array([[5], [0]]), 1000, columns=10, reach=1)
+    assert most.held.ravel().tolist() == [0, 0, 5, 5, 5, 5, 5, 5, 0, 0]
+    assert mean.held.ravel() == pytest.approx([0, 0, 2.5, 5, 5, 5, 5, 1.25, 0, 0])
 
 
 @pytest.mark.parametrize("size", rest_slow(["paper", "notebook", "slide"]))
