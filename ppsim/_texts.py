@@ -22,3 +22,25 @@ def each(values: NDArray[Any], write: Callable[[NDArray[Any]], list[str]]) -> Te
         different, place = np.unique(values, return_inverse=True)
     texts: Texts = np.array(write(different), object)[place]
     return texts
+
+
+def words(values: NDArray[Any], before: str = "", after: str = "") -> Texts:
+    """Numbers as text, in the shortest form that reads back as the number."""
+    return each(values, lambda different: [f"{before}{number!r}{after}" for number in different.tolist()])
+
+
+class Known:
+    """Numbers with their text, made once: most times of a run are in several columns, of several tables."""
+
+    def __init__(self, numbers: NDArray[np.float64]) -> None:
+        """Of ``numbers``, which increase."""
+        self._numbers = np.append(numbers, np.inf)
+        self._texts = np.array([*map(repr, numbers.tolist()), ""], object)
+
+    def texts(self, column: NDArray[np.float64]) -> Texts:
+        """The text of each, in the shortest form that reads back as the number."""
+        place = np.searchsorted(self._numbers, column)
+        if np.array_equal(self._numbers[place], column):
+            found: Texts = self._texts[place]
+            return found
+        return words(column)

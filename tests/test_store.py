@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import itertools
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ import pytest
 
 import ppsim
 from ppsim import store
+from ppsim._texts import Known
 from ppsim.errors import PpsimError
 from tests.simulated import between_nodes, simulate
 
@@ -78,17 +80,23 @@ def test_tables_are_what_a_csv_reader_reads(tmp_path: Path, monkeypatch: pytest.
     columns: dict[str, Any] = {
         "number": np.array([3, -1, 3, 2**40]),
         "time_s": np.array([0.1, 1e-9, 0.1, 123456789.000000001]),
+        "always": np.zeros(4, np.int64),
         "name": ["0F0", 'node "a", nic 0', "", "two\nlines"],
         "cause": np.array(["fill", "", "a,b", "fill"], object),
+        "never": np.full(4, False),
+        "half": np.full(4, 0.5),
+        "size": np.array([1, 2, 3, 4], np.uint64),
+        "none_s": np.full(4, -0.0),
     }
     expected = io.StringIO(newline="")
     rows = zip(*(c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()), strict=True)
     csv.writer(expected, lineterminator="\n").writerows([list(columns), *rows])
-    for at_once in (100_000, 3):
+    texts = {"none": Known(np.empty(0)), "some": Known(np.array([0.1])), "all": Known(np.unique(columns["time_s"]))}
+    for at_once, known in itertools.product((100_000, 3), texts.values()):
         monkeypatch.setattr(store, "ROWS_AT_ONCE", at_once)
-        store._table(columns, tmp_path / "table.csv")
+        store._table(columns, tmp_path / "table.csv", known)
         assert (tmp_path / "table.csv").read_bytes() == expected.getvalue().encode()
-    store._table({"empty": np.empty(0)}, tmp_path / "table.csv")
+    store._table({"empty": np.empty(0)}, tmp_path / "table.csv", texts["none"])
     assert (tmp_path / "table.csv").read_text() == "empty\n"
 
 

@@ -128,7 +128,7 @@ class Result:
             **self.timeline.tasks(),
             "wait_s": wait / PER_SECOND,
             "wait_cause": names[np.where(wait > 0, cause, len(waits.CAUSES))],
-            "blocked_by": [self.plan.ops.names[b] if b >= 0 else "" for b in blocker.tolist()],
+            "blocked_by": np.array([*self.plan.ops.names, ""], dtype=object)[blocker],  # NONE is the last
         }
 
 

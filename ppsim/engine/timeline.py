@@ -87,7 +87,7 @@ class Timeline:
         plan, transfers, routes = self.plan, self.plan.transfers, self.plan.routes
         names = np.array([*plan.ports, ""], dtype=object)
         return {
-            "op": [plan.ops.names[i] for i in transfers.producer.tolist()],
+            "op": np.array(plan.ops.names, dtype=object)[transfers.producer],
             "src": routes.src[transfers.route],
             "dst": routes.dst[transfers.route],
             "bytes": routes.bytes[transfers.route],

@@ -6,12 +6,14 @@ numbers and the names of ops and categories, none of which needs escaping.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
 
+from ppsim._texts import Texts, words
 from ppsim.formats._chrome_order import Flow
-from ppsim.formats._chrome_text import column, filled, us, words
+from ppsim.formats._chrome_text import column, joined, us
 from ppsim.formats._chrome_tracks import Tracks, side_by_side
 from ppsim.metrics import Run, waits
 from ppsim.metrics.memory import Curves
@@ -25,70 +27,66 @@ SORT = ["compute" if k in COMPUTE else "message" if k in COMMUNICATION else k.na
 class Spans:
     """Ops on their ranks, by row; an atomic fused pair is one span, by the row of its first."""
 
-    def __init__(self, run: Run, tracks: Tracks, names: list[str]) -> None:
+    def __init__(self, run: Run, tracks: Tracks) -> None:
         self._plan, self._timeline = run.plan, run.timeline
-        self._names = column([*names, ""])
-        self._track, self._sort = column(tracks.of_rank), column(SORT)
+        names = run.plan.ops.names
+        self._names = column(names)
+        self._track, self._tracks = _tracks_by_sort(tracks.of_rank), len(tracks.of_rank)
         self._wait, self._cause, self._blocker = _waits(run)
         self._said_cause = column([*(f',"wait_cause":"{cause}"' for cause in waits.CAUSES), ""])
+        self._said_blocker = column([*(f',"blocked_by":"{name}"}}}}' for name in names), "}}"])
         self._paired = np.append(run.plan.tail[1:], False)
 
-    def texts(self, rows: Longs) -> list[str]:
+    def texts(self, rows: Longs, at: Texts) -> list[str]:
         """A span each, with what its rank waited for before it."""
-        ops, start = self._plan.ops, self._timeline.start[rows]
-        name, blocker = self._names[rows], self._blocker[rows]
-        title, stage, number, pair = name.copy(), words(ops.stage[rows]), words(ops.microbatch[rows]), name * 0
+        ops, timeline = self._plan.ops, self._timeline
+        title, number = self._names[rows], words(ops.microbatch[rows])
+        stage = words(ops.stage[rows], '","stage":', ',"microbatch":')
         number[ops.microbatch[rows] == NONE] = "null"
         for i in np.flatnonzero(self._paired[rows]).tolist():
-            second, row = self._names[rows[i] + 1], int(rows[i]) + 1
-            title[i], pair[i] = f"({name[i]};{second})OVERLAP_F_B", f',"ops":["{name[i]}","{second}"]'
-            stage[i], number[i] = f"[{stage[i]},{ops.stage[row]}]", f"[{number[i]},{ops.microbatch[row]}]"
-        blocked = np.where(blocker == NONE, "", ',"blocked_by":"').astype(object)
-        quote = np.where(blocker == NONE, "", '"').astype(object)
-        return filled(
-            '{"ph":"X","name":"PP:%s","cat":"%s",%s,"ts":%s,"dur":%s,"args":{"op":"%s"%s,"stage":%s,'
-            '"microbatch":%s,"step":%s,"wait_us":%s%s%s%s%s}}',
-            title, self._sort[ops.kind[rows]], self._track[ops.rank[rows]], us(start),
-            us(self._timeline.end[rows] - start), title, pair, stage, number, words(np.asarray(ops.step[rows])),
-            us(self._wait[rows]), self._said_cause[self._cause[rows]], blocked, self._names[blocker], quote,
+            row = int(rows[i])
+            second, stages = self._names[row + 1], f"[{ops.stage[row]},{ops.stage[row + 1]}]"
+            stage[i] = f'","ops":["{title[i]}","{second}"],"stage":{stages},"microbatch":'
+            title[i], number[i] = f"({title[i]};{second})OVERLAP_F_B", f"[{number[i]},{ops.microbatch[row + 1]}]"
+        track = self._track[ops.kind[rows].astype(np.int64) * self._tracks + ops.rank[rows]]
+        return joined(
+            '{"ph":"X","name":"PP:', title, track, at,
+            us(timeline.end[rows] - timeline.start[rows], ',"dur":', ',"args":{"op":"'), title, stage, number,
+            words(np.asarray(ops.step[rows]), ',"step":', ',"wait_us":'), us(self._wait[rows]),
+            self._said_cause[self._cause[rows]], self._said_blocker[self._blocker[rows]],
         )  # fmt: skip
 
 
 class Ports:
     """Transfers at the ports of their senders (or of their receivers), by number."""
 
-    def __init__(self, run: Run, tracks: Tracks, names: list[str], sending: bool) -> None:
+    def __init__(self, run: Run, tracks: Tracks, sending: bool) -> None:
         plan, transfers, routes = run.plan, run.plan.transfers, run.plan.routes
         self._transfers, self._timeline = transfers, run.timeline
-        self._port = (routes.egress if sending else routes.ingress)[transfers.route]
-        self._place = side_by_side(run.timeline)[0 if sending else 1]
-        self._first = np.cumsum([0, *map(len, tracks.of_port)])
-        self._track = column([*chain.from_iterable(tracks.of_port)])
+        port = (routes.egress if sending else routes.ingress)[transfers.route]
+        place = side_by_side(run.timeline)[0 if sending else 1]
+        threads = [*chain.from_iterable(tracks.of_port)]
+        maker = plan.ops.kind[transfers.producer].astype(np.int64)
+        self._track = _tracks_by_sort(threads, sends=True)
+        self._at = maker * len(threads) + np.cumsum([0, *map(len, tracks.of_port)])[port] + place
         ways = zip(routes.src.tolist(), routes.dst.tolist(), routes.bytes.tolist(), strict=True)
-        self._about = column([f'"src":{src},"dst":{dst},"bytes":{size}' for src, dst, size in ways])
-        self._made = column(names)[transfers.producer]
-        maker = plan.ops.kind[transfers.producer]
-        self._sort = column(["message" if kind in COMPUTE else SORT[kind] for kind in Kind])[maker]
+        self._about = column([f'","src":{src},"dst":{dst},"bytes":{size},"wait_us":' for src, dst, size in ways])
+        self._made = column(plan.ops.names)[transfers.producer]
         self._name = self._made.copy()
         # An op that makes a message sends it; a move or a sync is called what it is, at both ends.
         rows = transfers.producer if sending else transfers.consumer
         forward, backward = ("SEND_F", "SEND_B") if sending else ("RECV_F", "RECV_B")
-        ops, computes = plan.ops, np.flatnonzero(np.isin(maker, COMPUTE))
-        of = rows[computes]
-        by_maker = np.where(maker[computes] == Kind.F, forward, backward).astype(object)
-        said = zip(column(names)[of], ops.kind[of].tolist(), by_maker, strict=True)
-        kinds = [kind.name for kind in Kind]
-        self._name[computes] = [name.replace(kinds[kind], end, 1) for name, kind, end in said]
+        computes = np.flatnonzero(np.isin(maker, COMPUTE))
+        by_maker = column([forward if kind == Kind.F else backward for kind in Kind])[maker[computes]]
+        self._name[computes] = plan.ops.named(rows[computes], by_maker.tolist())
 
-    def texts(self, some: Longs) -> list[str]:
+    def texts(self, some: Longs, at: Texts) -> list[str]:
         """The span of each from when it takes the port until it frees it."""
-        route, start = self._transfers.route[some], self._timeline.transfer_start[some]
-        track = self._first[self._port[some]] + self._place[some]
-        return filled(
-            '{"ph":"X","name":"PP:%s","cat":"%s",%s,"ts":%s,"dur":%s,"args":{"op":"%s",%s,"wait_us":%s}}',
-            self._name[some], self._sort[some], self._track[track], us(start),
-            us(self._timeline.left[some] - start), self._made[some], self._about[route],
-            us(start - self._timeline.ready[some]),
+        start = self._timeline.transfer_start[some]
+        return joined(
+            '{"ph":"X","name":"PP:', self._name[some], self._track[self._at[some]], at,
+            us(self._timeline.left[some] - start, ',"dur":', ',"args":{"op":"'), self._made[some],
+            self._about[self._transfers.route[some]], us(start - self._timeline.ready[some], "", "}}"),
         )  # fmt: skip
 
 
@@ -96,15 +94,13 @@ class Ends:
     """The beginnings (or ends) of flows, by number."""
 
     def __init__(self, run: Run, tracks: Tracks, flow: Flow, begins: bool) -> None:
-        rows: Longs = flow.sender if begins else flow.taker
-        self._track, self._rank = column(tracks.of_rank), run.plan.ops.rank[rows]
-        self._time = flow.sent if begins else flow.taken
-        self._form = '"ph":"s"' if begins else '"ph":"f","bp":"e"'
+        self._rank = run.plan.ops.rank[flow.sender if begins else flow.taker]
+        self._track = column([f',"name":"message","cat":"message",{track},"ts":' for track in tracks.of_rank])
+        self._first = '{"ph":"s","id":' if begins else '{"ph":"f","bp":"e","id":'
 
-    def texts(self, some: Longs) -> list[str]:
+    def texts(self, some: Longs, at: Texts) -> list[str]:
         """An end each, in the span that is open on its track."""
-        form = f'{{{self._form},"id":%s,"name":"message","cat":"message",%s,"ts":%s}}'
-        return filled(form, words(some), self._track[self._rank[some]], us(self._time[some]))
+        return joined(self._first, [*map(str, some.tolist())], self._track[self._rank[some]], at, "}")
 
 
 class Counters:
@@ -112,15 +108,23 @@ class Counters:
 
     def __init__(self, curves: Curves) -> None:
         self._curves = curves
-        self._held = np.flatnonzero(np.any(curves.bytes > 0, axis=0))
+        self._held = np.flatnonzero(np.any(curves.bytes > 0, axis=0)).tolist()
 
-    def texts(self, some: Longs) -> list[str]:
+    def texts(self, some: Longs, at: Texts) -> list[str]:
         """What each change's rank holds from then on."""
-        values = ",".join(f'"{CATEGORIES[category]}":%s' for category in self._held.tolist())
-        form = f'{{"ph":"C","name":"memory_bytes","pid":%s,"ts":%s,"args":{{{values}}}}}'
-        curves = self._curves
-        held = map(words, curves.bytes[some][:, self._held].T)
-        return filled(form, words(curves.rank[some]), us(curves.time[some]), *held)
+        held, separators = self._curves.bytes[some], [',"args":{', *[","] * len(self._held)]
+        values = [
+            words(held[:, category], f'{separator}"{CATEGORIES[category]}":')
+            for category, separator in zip(self._held, separators, strict=False)
+        ]
+        rank = words(self._curves.rank[some], '{"ph":"C","name":"memory_bytes","pid":', ',"ts":')
+        return joined(rank, at, *values, "}}" if values else ',"args":{}}')
+
+
+def _tracks_by_sort(tracks: Sequence[str], sends: bool = False) -> Texts:
+    """By kind, and of each by track, what stands between the name and the time of a span."""
+    sorts = ["message" if sends and kind in COMPUTE else SORT[kind] for kind in Kind]
+    return column([f'","cat":"{sort}",{track},"ts":' for sort in sorts for track in tracks])
 
 
 def _waits(run: Run) -> tuple[Longs, Longs, Longs]:

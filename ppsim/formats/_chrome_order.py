@@ -48,8 +48,8 @@ class Flow:
         return cls(sender, taker, sent, timeline.start[taker])
 
 
-def ordered(timeline: Timeline, flow: Flow, curves: Curves | None) -> tuple[Longs, Longs]:
-    """Sort and number of every event, in order: a span by its row, a flow by its place in ``flow``, others likewise."""
+def ordered(timeline: Timeline, flow: Flow, curves: Curves | None) -> tuple[Longs, Longs, Longs]:
+    """Sort, number and time of every event, in order: of a span its row, of a flow its place, of others likewise."""
     plan, transfers = timeline.plan, timeline.plan.transfers
     level = _levels(timeline, flow)
     spans = np.flatnonzero(~plan.tail)
@@ -71,7 +71,7 @@ def ordered(timeline: Timeline, flow: Flow, curves: Curves | None) -> tuple[Long
     time, within, place, number = (np.concatenate([part[c] for part in parts.values()]) for c in range(4))
     what_ = np.repeat(list(parts), [len(part[0]) for part in parts.values()])
     order = np.lexsort((what_, place, within, time))
-    return what_[order], number[order]
+    return what_[order], number[order], time[order]
 
 
 def _levels(timeline: Timeline, flow: Flow) -> Longs:

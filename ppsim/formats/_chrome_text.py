@@ -1,10 +1,12 @@
-"""Many lines of text at once, from columns, without going through the lines: each different text is made once."""
+"""Many lines of text at once, from columns, without going through the lines: each different text is made once.
+
+What stands before and after a number in every line is made one text with it: half as many pieces to put together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,25 +21,21 @@ def column(values: Sequence[str]) -> Texts:
     return np.array(values, dtype=object)
 
 
-def words(values: NDArray[np.signedinteger]) -> Texts:
-    """Numbers as text."""
-    return each(values, lambda different: [*map(str, different.tolist())])
-
-
-def us(ns: NDArray[np.signedinteger]) -> Texts:
+def us(ns: NDArray[np.signedinteger], before: str = "", after: str = "") -> Texts:
     """Nanoseconds as µs: the whole ones, and the three places."""
-    return each(ns, _us)
+    return each(ns, lambda different: _us(different, before, after))
 
 
-def _us(ns: NDArray[np.signedinteger]) -> list[str]:
+def _us(ns: NDArray[np.signedinteger], before: str, after: str) -> list[str]:
     whole, places = np.divmod(ns, 1000)
-    return [f"{number}{PLACES[place]}" for number, place in zip(whole.tolist(), places.tolist(), strict=True)]
+    numbers = zip(whole.tolist(), places.tolist(), strict=True)
+    return [f"{before}{number}{PLACES[place]}{after}" for number, place in numbers]
 
 
-def filled(form: str, *columns: NDArray[Any]) -> list[str]:
-    """The form with its '%s' filled from the columns of texts, row by row: half the time of formatting each."""
-    first, *others = form.split("%s")
-    parts: list[Iterable[str]] = [repeat(first)]
-    for texts, between in zip(columns, others, strict=True):
-        parts += texts.tolist(), repeat(between)
+def joined(*columns: Texts | list[str] | str) -> list[str]:
+    """The columns' texts, row by row; a text alone stands in every row."""
+    parts: list[Iterable[str]] = [
+        repeat(texts) if isinstance(texts, str) else texts.tolist() if isinstance(texts, np.ndarray) else texts
+        for texts in columns
+    ]
     return [*map("".join, zip(*parts, strict=False))]

@@ -17,9 +17,11 @@ from typing import TextIO
 
 import numpy as np
 
+from ppsim._texts import Texts
 from ppsim.analysis.result import Result
 from ppsim.formats._chrome_events import Counters, Ends, Ports, Spans
 from ppsim.formats._chrome_order import Flow, What, ordered
+from ppsim.formats._chrome_text import us
 from ppsim.formats._chrome_tracks import Tracks, side_by_side
 from ppsim.formats.base import file_format
 from ppsim.metrics import Run, memory
@@ -55,23 +57,23 @@ def _events(run: Run) -> Iterator[str]:
     """Names first, then everything in the order of time, so many events at once."""
     tracks, flow = Tracks.of(run.plan, side_by_side(run.timeline)[2]), Flow.of(run.timeline)
     curves = run.once(memory.curves) if "memory" in run.knows else None
-    names = run.plan.ops.names
-    texts_of: dict[int, Callable[[Longs], list[str]]] = {
-        What.EGRESS: Ports(run, tracks, names, sending=True).texts,
-        What.INGRESS: Ports(run, tracks, names, sending=False).texts,
-        What.SPAN: Spans(run, tracks, names).texts,
+    texts_of: dict[int, Callable[[Longs, Texts], list[str]]] = {
+        What.EGRESS: Ports(run, tracks, sending=True).texts,
+        What.INGRESS: Ports(run, tracks, sending=False).texts,
+        What.SPAN: Spans(run, tracks).texts,
         What.TAKEN: Ends(run, tracks, flow, begins=False).texts,
         What.SENT: Ends(run, tracks, flow, begins=True).texts,
     }
     if curves is not None:
         texts_of[What.MEMORY] = Counters(curves).texts
     yield from tracks.events()
-    what_, number = ordered(run.timeline, flow, curves)
-    for first in range(0, len(what_), AT_ONCE):
-        what, some = what_[first : first + AT_ONCE], number[first : first + AT_ONCE]
+    columns = ordered(run.timeline, flow, curves)
+    for first in range(0, len(columns[0]), AT_ONCE):
+        what, some, time = (column[first : first + AT_ONCE] for column in columns)
+        at = us(time)
         out = np.empty(len(what), object)
         for one, texts in texts_of.items():
             places = np.flatnonzero(what == one)
             if len(places):
-                out[places] = texts(some[places])
+                out[places] = texts(some[places], at[places])
         yield SEPARATOR.join(out.tolist())

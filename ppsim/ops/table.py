@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, overload
@@ -10,7 +10,7 @@ from typing import Annotated, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ppsim.ops.column import About, Column, Constant, Ints, Kinds, Longs, narrowest
+from ppsim.ops.column import About, Column, Constant, Flags, Ints, Kinds, Longs, narrowest
 from ppsim.ops.index import Extent, Index
 from ppsim.ops.op import NONE, Kind, Op, cell
 
@@ -91,12 +91,26 @@ class OpTable:
         kinds = [kind.name for kind in Kind]
         columns = zip(self.stage.tolist(), self.kind.tolist(), self.microbatch.tolist(), strict=True)
         names = [f"{stage}{kinds[kind]}{microbatch}" for stage, kind, microbatch in columns]
-        special = (self.microbatch == NONE) | (self.peer != NONE)
-        if self.extent is not None and self.extent.per_step is not None:
-            special |= self.step != 0
-        for row in np.flatnonzero(special).tolist():
+        for row in np.flatnonzero(self._says_more).tolist():
             names[row] = str(self[row])
         return names
+
+    def named(self, rows: NDArray[np.integer], words: Sequence[str]) -> list[str]:
+        """The names of some rows with another word for the kind of each."""
+        columns = zip(self.stage[rows].tolist(), words, self.microbatch[rows].tolist(), strict=True)
+        names = [f"{stage}{word}{microbatch}" for stage, word, microbatch in columns]
+        for i in np.flatnonzero(self._says_more[rows]).tolist():
+            row = int(rows[i])
+            names[i] = self.names[row].replace(Kind(self.kind[row]).name, words[i], 1)
+        return names
+
+    @cached_property
+    def _says_more(self) -> Flags:
+        """Rows whose name says more than stage, kind and microbatch."""
+        more = (self.microbatch == NONE) | (self.peer != NONE)
+        if self.extent is not None and self.extent.per_step is not None:
+            more |= self.step != 0
+        return np.asarray(more)
 
     def cells(self) -> list[str]:
         """The table as cells of text, a fused pair in one."""
