@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Texts = NDArray[np.object_]
+Column = NDArray[Any] | Sequence[Any]
+TO_BE_QUOTED = frozenset(',"\r\n')
 FEW = 4
 """Whole numbers that span so many times fewer values than there are of them are looked up, not sorted."""
 
@@ -44,3 +47,34 @@ class Known:
             found: Texts = self._texts[place]
             return found
         return words(column)
+
+
+def rows(columns: Sequence[Column], known: Known) -> str:
+    """The rows of a CSV file; what is the same in all of them is made one text with the number after it."""
+    parts: list[Iterable[str]] = []
+    same = ""
+    for column in columns:
+        kind = column.dtype.kind if isinstance(column, np.ndarray) else "O"
+        if parts and kind != "O" and np.all(column == column[0]):
+            same += f"{np.asarray(column)[0].item()!r},"
+            continue
+        if same and kind in "Of":
+            parts.append(repeat(same[:-1]))
+            same = ""
+        parts.append(_cells(column, same, known))
+        same = ""
+    if same:
+        parts.append(repeat(same[:-1]))
+    return "\n".join([*map(",".join, zip(*parts, strict=False)), ""])
+
+
+def _cells(column: Column, before: str, known: Known) -> list[str]:
+    """The text of each, quoted where it has to be: a fraction of the time of what ``csv`` would take."""
+    if isinstance(column, np.ndarray) and column.dtype != object:
+        texts = known.texts(column) if column.dtype.kind == "f" else words(column, before)
+        cells: list[str] = texts.tolist()
+        return cells
+    text = "".join(column)
+    if not any(mark in text for mark in TO_BE_QUOTED):
+        return list(column)
+    return [cell if TO_BE_QUOTED.isdisjoint(cell) else '"' + cell.replace('"', '""') + '"' for cell in column]

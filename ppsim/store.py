@@ -12,24 +12,24 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from filelock import FileLock, Timeout
 
-from ppsim._texts import Known, words
+from ppsim._texts import Known, rows
 from ppsim.analysis.result import Result
 from ppsim.config import resolved
 from ppsim.engine.timeline import PER_SECOND, Column
 from ppsim.errors import PpsimError, printable
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from ppsim.analysis.measured.result import MeasuredResult
 
 MARKER = ".ppsim"
@@ -38,7 +38,6 @@ MANY_OPS = 200_000
 """Above this many ops the tables with a row per op are written only on request."""
 ROWS_AT_ONCE = 100_000
 """Rows of a table whose text is made at once: many, so that Python goes through none of them."""
-TO_BE_QUOTED = frozenset(',"\r\n')
 PACKED_AT_ONCE = 2**20
 """Bytes."""
 TRACE_PLAIN_UP_TO = 20_000
@@ -93,38 +92,7 @@ def _table(columns: dict[str, Column], path: Path, known: Known) -> None:
     with path.open("w", encoding="utf-8", newline="") as stream:
         stream.write(",".join(columns) + "\n")
         for first in range(0, len(next(iter(columns.values()))), ROWS_AT_ONCE):
-            stream.write(_lines([column[first : first + ROWS_AT_ONCE] for column in columns.values()], known))
-
-
-def _lines(columns: list[Column], known: Known) -> str:
-    """Rows as text; what is the same in all of them is made one text with the number after it."""
-    parts: list[Iterable[str]] = []
-    same = ""
-    for column in columns:
-        kind = column.dtype.kind if isinstance(column, np.ndarray) else "O"
-        if parts and kind != "O" and np.all(column == column[0]):
-            same += f"{np.asarray(column)[0].item()!r},"
-            continue
-        if same and kind in "Of":
-            parts.append(repeat(same[:-1]))
-            same = ""
-        parts.append(_cells(column, same, known))
-        same = ""
-    if same:
-        parts.append(repeat(same[:-1]))
-    return "\n".join([*map(",".join, zip(*parts, strict=False)), ""])
-
-
-def _cells(column: Column, before: str, known: Known) -> list[str]:
-    """The text of each, quoted where it has to be: a fraction of the time of what ``csv`` would take."""
-    if isinstance(column, np.ndarray) and column.dtype != object:
-        texts = known.texts(column) if column.dtype.kind == "f" else words(column, before)
-        cells: list[str] = texts.tolist()
-        return cells
-    text = "".join(column)
-    if not any(mark in text for mark in TO_BE_QUOTED):
-        return list(column)
-    return [cell if TO_BE_QUOTED.isdisjoint(cell) else '"' + cell.replace('"', '""') + '"' for cell in column]
+            stream.write(rows([column[first : first + ROWS_AT_ONCE] for column in columns.values()], known))
 
 
 def _trace(result: Result, path: Path, compressed: bool) -> None:
@@ -148,6 +116,8 @@ class _Aside(io.RawIOBase):
     """A stream that hands on in a thread what it is given, while the next is made: packing doesn't hold up Python."""
 
     def __init__(self, take: Callable[[Any], object]) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
         self._take = take
         self._thread = ThreadPoolExecutor(1)
         self._last: Future[object] | None = None

@@ -66,8 +66,6 @@ _METADATA: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
 FORMATS = tuple(_METADATA)
-PACKED: dict[str, dict[str, Any]] = {"png": {"pil_kwargs": {"compress_level": 2}}}
-"""A tenth larger than by the usual level, in half the time."""
 
 
 def size_of(name: str) -> Size:
@@ -118,7 +116,7 @@ def save(figure: Figure | Axes, path: str | Path, format: str | None = None) -> 
         raise PpsimError(f"{printable(str(path))}: a figure can't be written as {what}; use {', '.join(FORMATS)}")
     try:
         with styled():
-            figure.figure.savefig(path, format=kind, metadata=_METADATA[kind], **PACKED.get(kind, {}))  # type: ignore[union-attr]
+            figure.figure.savefig(path, format=kind, metadata=_METADATA[kind])  # type: ignore[union-attr]
     except OSError as error:
         reason = error.strerror or str(error)
         raise PpsimError(f"{printable(str(path))}: the figure can't be written: {reason}") from None
@@ -127,7 +125,7 @@ def save(figure: Figure | Axes, path: str | Path, format: str | None = None) -> 
 def write(figure: Figure | Axes, stream: BinaryIO, format: str = "png") -> None:  # noqa: A002 - matplotlib's word
     """Write the figure (or the one that the Axes are in) into an open binary file."""
     with styled():
-        figure.figure.savefig(stream, format=format, metadata=_METADATA[format], **PACKED.get(format, {}))  # type: ignore[union-attr]
+        figure.figure.savefig(stream, format=format, metadata=_METADATA[format])  # type: ignore[union-attr]
 
 
 @cache

@@ -327,7 +327,7 @@ def test_no_text_overlaps_or_leaves_the_figure(make, size):
 def averaged(axes: Axes, name: str = "averaged-ops") -> np.ndarray:
     """Red, green, blue and opacity per row of pixels and column."""
     (image,) = [image for image in axes.images if image.get_gid() == name]
-    return np.asarray(image.get_array())
+    return np.asarray(image.get_array()) / 255
 
 
 def test_thin_ops_are_averaged_and_the_figure_says_so():
