@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -104,7 +103,7 @@ def collect(
 def _dry_run(listed: Iterator[Case], columns: list[Column]) -> None:
     from ppsim.display.console import console, table_of
     from ppsim.display.sweep import cell
-    from ppsim.sweeps.columns import cells
+    from ppsim.sweeps.columns import Cells
     from ppsim.sweeps.report import short_names
 
     first: list[dict[str, Any]] = []
@@ -112,15 +111,15 @@ def _dry_run(listed: Iterator[Case], columns: list[Column]) -> None:
     seen: set[str] = set()
     total = 0
     names = short_names([column.name for column in columns])
-    units = {column.name: column.unit for column in columns}
+    units, cells = {column.name: column.unit for column in columns}, Cells(columns)
     for case in listed:
         total += 1
         if case.reason is not None:
-            skipped.append((case.reason, json.dumps(case.changes, default=str)))
+            skipped.append((case.reason, case.text))
         elif case.id not in seen:
             seen.add(case.id)
             if len(first) < FIRST:
-                row = cells(case.settings, columns).items()
+                row = cells.of(case.settings).items()
                 first.append({"case": case.id[:10], **{names[key]: cell(value, units[key]) for key, value in row}})
     equal = total - len(seen) - len(skipped)
     typer.echo(f"{len(seen):,} cases would run" + (f"; {equal:,} more equal one of them" if equal else ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pydantic import (
 )
 
 from ppsim._model import Model
-from ppsim.config.combinations import combinations
+from ppsim.config.agreement import Ask, anew, disagreements
 from ppsim.config.mistakes import Mistake, config_error, from_pydantic
 from ppsim.config.pipeline import Pipeline
 from ppsim.config.runtime import Runtime, RuntimeField, expanded
@@ -27,9 +27,7 @@ from ppsim.config.splitting import (
     parts_of,
     planned,
     seated,
-    setting_of,
     split,
-    split_mistakes,
     with_split,
 )
 from ppsim.config.sweep import Sweep
@@ -37,10 +35,8 @@ from ppsim.config.uncertainty import Uncertainty
 from ppsim.costs import KINDS, AnyCosts, CostsField, GivenCosts, ProfileCosts, Setting, TransformerCosts
 from ppsim.costs.base import StageCosts
 from ppsim.costs.partition.field import Partition
-from ppsim.errors import PpsimError
 from ppsim.hardware.cluster import Cluster, Topology
 from ppsim.ops.placement import Placement
-from ppsim.ops.placement import problems as placement_problems
 from ppsim.schedules import Problem, Schedule
 from ppsim.schedules.from_file import FromFile
 
@@ -78,7 +74,7 @@ class Experiment(Model):
             wrong = {mistake.place[0] for mistake in mistakes}
             right = {key: value for key, value in settings.items() if key not in wrong}
             parts = {key: part for key, part in _validated(right).items() if key not in wrong}
-            raise config_error([*mistakes, *disagreements(parts)]) from None
+            raise config_error([*mistakes, *type(self).wrong(parts)]) from None
 
     @model_validator(mode="before")
     @classmethod
@@ -89,21 +85,17 @@ class Experiment(Model):
     def _parts_agree(self) -> Experiment:
         parts = {key: getattr(self, key) for key in type(self).model_fields}
         parts["schedule"] = self.__dict__["schedule"] = planned(parts)
-        found = list(disagreements(parts))
-        if found:
-            raise config_error(found)
+        if wrong := type(self).wrong(parts):
+            raise config_error(wrong)
         return self
 
     @classmethod
-    def of_parts(cls, parts: Mapping[str, Any], agree: bool = False) -> Experiment:
-        """An experiment of parts that are validated, each by itself. Raises ConfigError where they don't agree.
-
-        ``agree``: they are known to.
-        """
-        made = cls.model_construct(**parts)
-        if not agree and (found := list(disagreements({**dict.fromkeys(cls.model_fields), **parts}))):
-            raise config_error(found)
-        return made
+    def wrong(cls, parts: Mapping[str, Any], ask: Ask = anew) -> list[Mistake]:
+        """What is wrong between parts that are right by themselves; ``ask`` may remember what it was asked before."""
+        sweep = parts.get("sweep")
+        of_sweep = sweep.all_problems(cls) if isinstance(sweep, Sweep) else ()
+        found = [Mistake(("sweep", *place), text) for place, text in of_sweep]
+        return [*found, *disagreements(parts, ask)]
 
     @property
     def placement(self) -> Placement:
@@ -174,7 +166,7 @@ class Experiment(Model):
     def _changed(self, **parts: Any) -> Experiment:
         changed = self.model_copy(update=parts)
         found = {key: getattr(changed, key) for key in type(self).model_fields if key not in ("sweep", "uncertainty")}
-        if wrong := list(disagreements(found)):
+        if wrong := type(self).wrong(found):
             raise config_error(wrong)
         return changed
 
@@ -236,50 +228,3 @@ def _kind_of(costs: Any) -> type[Model]:
 
 _ONE_PARTITION: TypeAdapter[Any] = TypeAdapter(Partition | None)
 _ONE_SCHEDULE: TypeAdapter[Schedule] = TypeAdapter(ScheduleField)
-
-
-def disagreements(parts: Mapping[str, Any]) -> Iterator[Mistake]:
-    """What is wrong between parts that are right by themselves; parts that aren't there are passed over."""
-    schedule, pipeline = parts.get("schedule"), parts.get("pipeline")
-    costs, cluster = parts.get("costs"), parts.get("cluster")
-
-    def under(section: str, key: str, text: str) -> Mistake:
-        return Mistake((section, *(int(k) if k.isdigit() else k for k in key.split("."))), text)
-
-    if isinstance(sweep := parts.get("sweep"), Sweep):
-        yield from (Mistake(("sweep", *place), text) for place, text in sweep.all_problems(Experiment))
-    if not isinstance(pipeline, Pipeline):
-        if isinstance(costs, TransformerCosts):
-            yield from (under("costs", key, text) for key, text in costs.misfits())
-        return
-    if isinstance(uncertain := parts.get("uncertainty"), Uncertainty):
-        yield from (under("uncertainty", key, text) for key, text in uncertain.problems(pipeline.ranks))
-    if isinstance(cluster, Cluster):
-        on_nodes = seated(cluster, costs, pipeline)
-        yield from (under("cluster", key, text) for key, text in on_nodes.problems(pipeline.ranks))
-    if not isinstance(schedule, Schedule):
-        return
-    found = schedule.problems(pipeline.ranks, pipeline.microbatches)
-    illegal = [Mistake(tuple(key.split(".")), text) for key, text in found]
-    yield from illegal
-    try:
-        placement = schedule.placement(pipeline.ranks)
-    except PpsimError as error:
-        if not illegal:
-            yield Mistake(("schedule",), str(error))
-        return
-    if misplaced := placement_problems(placement, pipeline.ranks):
-        if not illegal:
-            yield from (Mistake(("schedule",), text) for text in misplaced)
-        return
-    missized = [under("pipeline", key, text) for key, text in pipeline.problems(placement.stages)]
-    yield from missized
-    runtime = parts.get("runtime")
-    if isinstance(runtime, Runtime) and not illegal:
-        yield from (Mistake(tuple(key.split(".")), text) for key, text in combinations(schedule, pipeline, runtime))
-    if isinstance(costs, AnyCosts):
-        cluster = cluster if isinstance(cluster, Cluster) else Cluster()
-        bare = Setting(placement, cluster, trains=schedule.trains)
-        setting = bare if illegal or missized else setting_of(schedule, pipeline, parts.get("cluster"))
-        wrong = [under("costs", key, text) for key, text in costs.problems(setting)]
-        yield from wrong or split_mistakes(parts, schedule)

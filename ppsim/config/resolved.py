@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
@@ -20,6 +20,7 @@ SEMANTICS = 1
 
 
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+UNSET = _JSON.encode(None)
 _CANONICAL = sorted(set(Experiment.model_fields) - {"name", "sweep"})
 
 
@@ -39,14 +40,14 @@ def _without_nothing(value: Any) -> Any:
     return [_without_nothing(item) for item in value] if isinstance(value, list) else value
 
 
-def config_id(experiment: Experiment, text_of: Callable[[Any], str] | None = None) -> str:
-    """sha256 of the canonical settings but the name, and of the semantics' version.
+def config_id(experiment: Experiment) -> str:
+    """sha256 of the canonical settings but the name, and of the semantics' version."""
+    return id_of({key: section_text(getattr(experiment, key)) for key in _CANONICAL})
 
-    ``text_of`` may give a section's ``section_text`` where it is known already.
-    """
-    text_of = text_of or section_text
-    sections = ((key, getattr(experiment, key)) for key in _CANONICAL)
-    written = ",".join([f'"{key}":{text_of(section)}' for key, section in sections if section is not None])
+
+def id_of(texts: Mapping[str, str]) -> str:
+    """``config_id`` of the experiment whose sections have these canonical texts; one that is unset may be missing."""
+    written = ",".join([f'"{key}":{text}' for key in _CANONICAL if (text := texts.get(key, UNSET)) != UNSET])
     text = f"[{SEMANTICS},{{{written}}}]"
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ppsim.config import keys, yamlfile
+from ppsim.config.agreement import Remembered
 from ppsim.config.condition import Condition
 from ppsim.config.experiment import Experiment
 from ppsim.config.load import anchored, default_name
-from ppsim.config.resolved import SEMANTICS, config_id, section_text
+from ppsim.config.mistakes import config_error
+from ppsim.config.resolved import SEMANTICS, id_of, section_text
 from ppsim.config.sweep import DERIVED, Sweep, meant
 from ppsim.config.yamlfile import Document
 from ppsim.costs.partition.field import PIPEDREAM
@@ -24,6 +26,7 @@ from ppsim.schedules import known
 from ppsim.sweeps.space import Changes, chosen
 
 REMEMBERED = 2000
+_UNSET = {key: field.default for key, field in Experiment.model_fields.items() if not field.is_required()}
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,33 @@ class Case(NamedTuple):
     settings: Mapping[str, Any]
     reason: str | None
 
+    @property
+    def text(self) -> str:
+        """What it sets, as JSON."""
+        return _JSON.encode(self.changes)
+
+
+_JSON = json.JSONEncoder(default=str)
+
+
+class Settled(NamedTuple):
+    """A case's settings, settled: its sections as validated models, and in canonical form as text."""
+
+    name: str
+    models: dict[str, Any]
+    texts: dict[str, str]
+
+    @property
+    def id(self) -> str:
+        """``config_id`` of its experiment."""
+        return id_of(self.texts)
+
 
 class Resolver:
     """Settings of cases → experiments. What cases share is settled once, section by section.
 
-    A section's plain settings are kept by what a case sets in it; its validated model by these settings as JSON; and
-    its canonical text by the model itself.
+    A section's plain settings are kept by what a case sets in it; its validated model and canonical text by these
+    settings as JSON; and whether some of the models agree by the models.
     """
 
     def __init__(self, base: Base) -> None:
@@ -65,12 +89,13 @@ class Resolver:
         self._changed: dict[tuple[str, str], Any] = {}
         self._written: dict[int, tuple[Any, str]] = {}
         self._sections: dict[tuple[str, str], tuple[Any, str]] = {}
-        self._texts: dict[int, str] = {}
+        self._agreed = Remembered(REMEMBERED)
+        self._like: Experiment | None = None
 
     def _forget_if_many(self) -> None:
         """Those that are kept by an object's id keep the object, and so go together with it."""
         if max(len(self._changed), len(self._written), len(self._sections)) > REMEMBERED:
-            for kept in (self._changed, self._written, self._sections, self._texts):
+            for kept in (self._changed, self._written, self._sections):
                 kept.clear()
 
     def settings(self, changes: Changes) -> dict[str, Any]:
@@ -96,10 +121,10 @@ class Resolver:
             known = self._written[id(section)] = section, json.dumps(section)
         return known[1]
 
-    def experiment(self, settings: Mapping[str, Any], legal: bool = False) -> Experiment:
-        """The experiment of plain settings. Raises ConfigError.
+    def settled(self, settings: Mapping[str, Any], legal: bool = False) -> Settled:
+        """The sections of plain settings. Raises ConfigError.
 
-        ``legal``: sections that are right by themselves are known to agree, as those of a case do that has been listed.
+        ``legal``: those that are right by themselves are known to agree, as those of a case do that has been listed.
         """
         self._forget_if_many()
         written = {key: (key, self._json(value)) for key, value in settings.items() if key not in ("name", "sweep")}
@@ -108,30 +133,29 @@ class Resolver:
         written["runtime"] = ("runtime", f"{given} {written.get('schedule')}")
         if settings.get("partition") == PIPEDREAM:  # the schedule's replicas follow from all the rest
             written["schedule"] = ("schedule", json.dumps(settings))
-        known_parts = {key: self._sections[at][0] for key, at in written.items() if at in self._sections}
-        if len(known_parts) == len(written):
-            return Experiment.of_parts({**settings, **known_parts}, legal)
-        experiment = Experiment(**{**settings, **known_parts})
-        for key, at in written.items():
-            section = getattr(experiment, key)
-            if at not in self._sections:
-                self._sections[at] = section, section_text(section)
-                self._texts[id(section)] = self._sections[at][1]
-        return experiment
+        known = {key: self._sections[at] for key, at in written.items() if at in self._sections}
+        models = {key: model for key, (model, _) in known.items()}
+        if len(known) < len(written):
+            self._like = Experiment(**{**settings, **models})
+            for key, at in written.items():
+                if key not in known:
+                    model = models[key] = getattr(self._like, key)
+                    known[key] = self._sections[at] = model, section_text(model)
+        elif not legal and (wrong := Experiment.wrong({**_UNSET, **models}, self._agreed)):
+            raise config_error(wrong)
+        return Settled(settings["name"], models, {key: text for key, (_, text) in known.items()})
 
-    def id_of(self, experiment: Experiment) -> str:
-        """``config_id(experiment)``."""
-        return config_id(experiment, self._text)
-
-    def _text(self, section: Any) -> str:
-        return self._texts.get(id(section)) or section_text(section)
+    def experiment(self, settled: Settled) -> Experiment:
+        """The experiment of settings that are settled; any earlier one serves as its model, nothing is validated."""
+        parts = {**_UNSET, **settled.models, "name": settled.name}
+        return Experiment(**parts) if self._like is None else self._like.model_copy(update=parts)
 
     def case(self, number: int, changes: Changes) -> Case:
         """A case of the sweep, legal or with the reason why it isn't."""
         settings: dict[str, Any] = {}
         try:
             settings = self.settings(changes)
-            return Case(self.id_of(self.experiment(settings)), number, changes, settings, None)
+            return Case(self.settled(settings).id, number, changes, settings, None)
         except PpsimError as error:
             text = json.dumps([SEMANTICS, "not legal", self.base.text, changes], sort_keys=True, default=str)
             return Case(hashlib.sha256(text.encode()).hexdigest(), number, changes, settings, str(error))
@@ -189,7 +213,7 @@ class _View:
 
     @cached_property
     def _experiment(self) -> Experiment:
-        return self._resolver.experiment(self._settings)
+        return self._resolver.experiment(self._resolver.settled(self._settings))
 
     def value(self, name: str) -> Any:
         """The value of a setting or of a derived name."""

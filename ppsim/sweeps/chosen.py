@@ -16,7 +16,7 @@ from ppsim.sweeps.cases import Base, Resolver
 def case_experiment(base: Base, changes: str) -> Experiment:
     """The experiment of a case; ``changes`` as the tables hold them, as JSON text."""
     resolver = Resolver(base)
-    return resolver.experiment(resolver.settings(json.loads(changes)))
+    return resolver.experiment(resolver.settled(resolver.settings(json.loads(changes))))
 
 
 def case_config(base: Base, changes: str, folder: Path, why: str) -> str:

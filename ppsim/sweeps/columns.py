@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple, get_args
 
+from ppsim._latest import Latest
 from ppsim.config.condition import quantity
 from ppsim.config.keys import NAMES
 from ppsim.config.sweep import Sweep
-from ppsim.sweeps.cases import setting
+from ppsim.sweeps.cases import REMEMBERED, setting
 from ppsim.units import Dimension, parse
 
 Cell = int | float | str | bool | None
@@ -67,8 +68,27 @@ def _unit(value: Any) -> str:
     return ""
 
 
-def cells(settings: Mapping[str, Any], columns: Iterable[Column]) -> dict[str, Cell]:
-    """A case's value in each column; where it sets none, what holds by default."""
+class Cells:
+    """Cases' values in a sweep's columns; of a section that cases share they are worked out once."""
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self._names = [column.name for column in columns]
+        self._of_section: dict[str, list[Column]] = {}
+        for column in columns:
+            self._of_section.setdefault(column.name.partition(".")[0], []).append(column)
+        self._known: Latest[tuple[dict[str, Cell], Any]] = Latest(REMEMBERED)
+
+    def of(self, settings: Mapping[str, Any]) -> dict[str, Cell]:
+        """A case's value in each column; where it sets none, what holds by default."""
+        found: dict[str, Cell] = {}
+        for section, columns in self._of_section.items():
+            plain = {section: settings[section]} if section in settings else {}
+            key = (section, *map(id, plain.values()))
+            found |= self._known.of(key, lambda: (_cells(plain, columns), plain))[0]  # noqa: B023 - called at once
+        return {name: found[name] for name in self._names}
+
+
+def _cells(settings: Mapping[str, Any], columns: Iterable[Column]) -> dict[str, Cell]:
     return {column.name: _cell(setting(settings, column.name), column) for column in columns}
 
 

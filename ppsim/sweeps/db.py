@@ -10,7 +10,6 @@ the parameters and the figures.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from typing import Any
 
 from ppsim.errors import PpsimError, printable
 from ppsim.sweeps.cases import Case
-from ppsim.sweeps.columns import Column, cells
+from ppsim.sweeps.columns import Cells, Column
 
 LAYOUT = "1"
 ABOUT = ("name", "base", "sweep")
@@ -142,7 +141,7 @@ class SweepFile:
 
     def list_cases(self, about: Mapping[str, str], parameters: Sequence[Column], cases: Iterable[Case]) -> Listed:
         """Make the sweep's cases the rows of the file; those that are finished stay so."""
-        total = equal = 0
+        total = 0
         names = [column.name for column in parameters]
         update = ", ".join(f"{_quoted(name)} = excluded.{_quoted(name)}" for name in ("number", "changes", *names))
         insert = (
@@ -150,18 +149,21 @@ class SweepFile:
             f"VALUES ({', '.join('?' * (5 + len(names)))}) ON CONFLICT (id) DO UPDATE SET {update} "
             "WHERE cases.number IS NULL"
         )
+
+        def rows() -> Iterator[tuple[Any, ...]]:
+            nonlocal total
+            cells = Cells(parameters)
+            for total, case in enumerate(cases, start=1):  # noqa: B007 - how many there were
+                status = "pending" if case.reason is None else "skipped"
+                yield case.id, case.number, status, case.reason, case.text, *cells.of(case.settings).values()
+
         with self._writing() as db:
             for column in parameters:
                 self._add(db, column)
             db.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", about.items())
             db.execute("UPDATE cases SET number = NULL")
-            for case in cases:
-                status = "pending" if case.reason is None else "skipped"
-                values = cells(case.settings, parameters).values()
-                row = (case.id, case.number, status, case.reason, json.dumps(case.changes, default=str), *values)
-                total += 1
-                equal += 1 - db.execute(insert, row).rowcount
-        return Listed(total, equal)
+            new = db.executemany(insert, rows()).rowcount
+        return Listed(total, total - max(new, 0))
 
     def retry_failed(self) -> int:
         """Make failed cases pending again; how many."""
@@ -177,6 +179,7 @@ class SweepFile:
 
     def save(self, rows: Sequence[Row]) -> None:
         """Write finished cases."""
+        alike: dict[tuple[str, ...], list[tuple[Any, ...]]] = {}
         with self._writing() as db:
             for row in rows:
                 for name, value in row.figures.items():
@@ -187,11 +190,11 @@ class SweepFile:
                     for name, value in row.figures.items()
                     if value is not None and self._known[name].role == "figure"
                 }
-                assigned = "".join(f", {_quoted(name)} = ?" for name in figures)
-                db.execute(
-                    f"UPDATE cases SET status = ?, error = ?, seconds = ?{assigned} WHERE id = ?",
-                    ("failed" if row.error else "ok", row.error, row.seconds, *figures.values(), row.id),
-                )
+                status = "failed" if row.error else "ok"
+                alike.setdefault(tuple(figures), []).append((status, row.error, row.seconds, *figures.values(), row.id))
+            for names, values in alike.items():
+                assigned = "".join(f", {_quoted(name)} = ?" for name in names)
+                db.executemany(f"UPDATE cases SET status = ?, error = ?, seconds = ?{assigned} WHERE id = ?", values)
 
     def counts(self) -> dict[str, int]:
         """How many cases of the sweep have each status."""

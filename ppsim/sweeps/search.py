@@ -6,7 +6,6 @@ of the best so far, none of the rest can be among them. So the answer is that of
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 from ppsim.errors import ConfigError
 from ppsim.sweeps.bound import step_bound, too_large
 from ppsim.sweeps.cases import Base, Case, Resolver
-from ppsim.sweeps.columns import Cell, Column, cells
+from ppsim.sweeps.columns import Cell, Cells, Column
 from ppsim.sweeps.crew import Crew
 from ppsim.sweeps.db import Row
 from ppsim.sweeps.figures import work
@@ -62,18 +61,18 @@ def space(base: Base, listed: Iterable[Case], columns: list[Column]) -> Space:
 
     Raises ConfigError where their step times don't compare: times drawn at random, or unequal work.
     """
-    resolver = Resolver(base)
+    resolver, cells = Resolver(base), Cells(columns)
     found = Space()
     works: dict[Fraction, Case] = {}
     seen: set[str] = set()
     for case in listed:
         if case.reason is not None:
-            found.skipped.append((case.reason, json.dumps(case.changes, default=str)))
+            found.skipped.append((case.reason, case.text))
             continue
         if case.id in seen:
             continue
         seen.add(case.id)
-        experiment = resolver.experiment(case.settings)
+        experiment = resolver.experiment(resolver.settled(case.settings, legal=True))
         if experiment.uncertainty is not None:
             raise ConfigError(f"{base.path}: uncertainty: a search compares exact step times; leave it out")
         problem = experiment.problem()
@@ -85,8 +84,8 @@ def space(base: Base, listed: Iterable[Case], columns: list[Column]) -> Space:
             found.too_large += 1
             continue
         bound = float(step_bound(experiment, problem)) * (1 - 1e-12)
-        changes = json.dumps(case.changes, default=str)
-        found.candidates.append(Candidate(bound, case.id, changes, cells(case.settings, columns)))
+        changes = case.text
+        found.candidates.append(Candidate(bound, case.id, changes, cells.of(case.settings)))
     found.candidates.sort(key=lambda candidate: candidate[:2])
     return found
 
@@ -95,8 +94,8 @@ def _unequal(works: dict[Fraction, Case]) -> str:
     (a, first), (b, second) = works.items()
     return (
         "a search compares step times, which takes the same work in every step; "
-        f"{json.dumps(first.changes, default=str)} computes {float(a):.6g} s, "
-        f"{json.dumps(second.changes, default=str)} {float(b):.6g} s: give costs per: model, and keep "
+        f"{first.text} computes {float(a):.6g} s, "
+        f"{second.text} {float(b):.6g} s: give costs per: model, and keep "
         "micro_batch_size · microbatches · data_parallel the same with where: or pipeline.global_batch"
     )
 

@@ -57,10 +57,10 @@ def _bench(base: Base) -> tuple[Resolver, Flow]:
 def _row(resolver: Resolver, flow: Flow, identity: str, changes: str) -> Row:
     begun = time.perf_counter()
     try:
-        experiment = resolver.experiment(resolver.settings(json.loads(changes)), legal=True)  # it is, if it is this one
-        if resolver.id_of(experiment) != identity:
+        settled = resolver.settled(resolver.settings(json.loads(changes)), legal=True)  # it is, if it is this one
+        if settled.id != identity:
             raise PpsimError("this case is another one here: a file that it names differs, or the ppsim of this worker")
-        done = flow.execute(experiment, None)
+        done = flow.execute(resolver.experiment(settled), None)
         return Row(identity, time.perf_counter() - begun, figures(done, spread(done, fastest(done.plan))))
     except PpsimError as error:
         return Row(identity, time.perf_counter() - begun, error=str(error)[:LONGEST_ERROR])

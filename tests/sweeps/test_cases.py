@@ -136,7 +136,8 @@ def test_a_name_on_the_way_becomes_a_mapping(tmp_path: Path) -> None:
     """cluster.intra_node: nvlink3, and then its latency: the rest is the row's."""
     path = written(tmp_path, f"{CLUSTER}sweep: {{grid: {{cluster.intra_node.latency: [9 us]}}}}\n")
     (case,) = cases_of(path)
-    experiment = Resolver(base_of(path)).experiment(case.settings)
+    resolver = Resolver(base_of(path))
+    experiment = resolver.experiment(resolver.settled(case.settings))
     assert experiment.cluster is not None and experiment.cluster.intra_node is not None
     assert (float(experiment.cluster.intra_node.latency), experiment.cluster.intra_node.like) == (9e-6, "nvlink3")
     assert experiment.cluster.intra_node.bandwidth == 300 * 10**9

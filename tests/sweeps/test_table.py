@@ -13,7 +13,7 @@ import pytest
 import ppsim
 from ppsim.config.sweep import Sweep
 from ppsim.sweeps.cases import Case
-from ppsim.sweeps.columns import Column, cells, parameters
+from ppsim.sweeps.columns import Cells, Column, parameters
 from ppsim.sweeps.db import Row, SweepFile
 from ppsim.sweeps.export import write_tables
 
@@ -53,14 +53,14 @@ def test_cells_are_si_numbers_and_what_holds_by_default() -> None:
         "schedule": "1f1b", "cluster": {"inter_node": {"like": "ib-hdr", "bandwidth": "8 Gbit/s"}},
         "costs": {"forward": ["1 ms", "2 ms"]},
     }  # fmt: skip
-    assert cells(given, found) == {
+    assert Cells(found).of(given) == {
         "schedule": "1f1b",
         "schedule.virtual_stages": None,  # 1f1b has none
         "pipeline.steps": 1,  # nobody gave it
         "cluster.inter_node.bandwidth": 1e9,
         "costs.forward": '["1 ms", "2 ms"]',
     }
-    assert cells({"schedule": "interleaved_1f1b"}, found[:2])["schedule.virtual_stages"] == 2  # its default
+    assert Cells(found[:2]).of({"schedule": "interleaved_1f1b"})["schedule.virtual_stages"] == 2  # its default
 
 
 def listed(file: SweepFile, count: int, found: list[Column]) -> None:
