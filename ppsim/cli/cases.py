@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ppsim.config.sweep import Sweep
     from ppsim.errors import PpsimError
     from ppsim.sweeps.cases import Base, Case
+    from ppsim.sweeps.crew import Crew
     from ppsim.sweeps.folder import Shard
-    from ppsim.sweeps.pool import Pool
 
 
 INTERRUPTED = 130
@@ -90,15 +90,23 @@ def write_best(path: Path, base: Base, rows: list[dict[str, Any]], row: int) -> 
 
 
 @contextmanager
-def pool(jobs: int | None, cluster: str | None, tasks: int) -> Iterator[Pool]:
-    """Workers of this machine, or of a cluster."""
+def crew(base: Base, jobs: int | None, cluster: str | None) -> Iterator[Callable[[int], Crew]]:
+    """Workers for so many cases, of this machine or of a cluster, once they are asked for."""
+    from ppsim.sweeps.crew import Crew
     from ppsim.sweeps.pool import ClusterPool, LocalPool
 
-    workers: Pool = LocalPool(jobs, tasks) if cluster is None else ClusterPool(cluster)
+    made: list[Crew] = []
+
+    def of(tasks: int) -> Crew:
+        if not made:
+            made.append(Crew(LocalPool(jobs, tasks) if cluster is None else ClusterPool(cluster), base))
+        return made[0]
+
     try:
-        yield workers
+        yield of
     finally:
-        workers.close()
+        for workers in made:
+            workers.pool.close()
 
 
 @contextmanager

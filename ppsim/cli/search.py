@@ -32,7 +32,6 @@ def search(
     from ppsim.display import sweep as display_sweep
     from ppsim.sweeps import search as searching
     from ppsim.sweeps.columns import parameters
-    from ppsim.sweeps.crew import Crew
     from ppsim.sweeps.report import not_given
 
     cases.check_best(best, row, f"row {row} of the {top} that --top asks for" if row > top else None)
@@ -48,12 +47,12 @@ def search(
     found = searching.Found()
     if space.candidates:
         with (
-            cases.pool(jobs, cluster, len(space.candidates)) as pool,
+            cases.crew(base, jobs, cluster) as crew,
             cases.interrupts() as stop,
             display_sweep.spinner(f"searching {space.legal:,} cases") as show,
         ):
-            crew = Crew(pool, base)
-            found = searching.search(crew, space, top, lambda so_far: show(display_sweep.sought(so_far)), stop)
+            workers = crew(len(space.candidates))
+            found = searching.search(workers, space, top, lambda so_far: show(display_sweep.sought(so_far)), stop)
     cases.reasons("failed", found.failed)
     if found.stopped:
         typer.echo(f"interrupted after {found.simulated:,} of {space.legal:,} cases; nothing is kept", err=True)

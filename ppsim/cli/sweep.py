@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +12,9 @@ from ppsim.cli import cases
 from ppsim.cli.options import Cluster, Config, Jobs, RankBy, Row, Set, WriteBest
 
 if TYPE_CHECKING:
-    from ppsim.sweeps.cases import Base, Case
+    from ppsim.sweeps.cases import Case
     from ppsim.sweeps.columns import Column
+    from ppsim.sweeps.crew import Crew
     from ppsim.sweeps.db import SweepFile
     from ppsim.sweeps.report import Ranking
 
@@ -49,6 +50,7 @@ def sweep(
     from ppsim.sweeps.columns import parameters
     from ppsim.sweeps.db import SweepFile
     from ppsim.sweeps.report import check_figure
+    from ppsim.sweeps.space import at_most
 
     part = None if shard is None else folders.Shard.parse(shard)
     check_figure(rank_by)
@@ -67,14 +69,17 @@ def sweep(
     with folders.locked(target, file_name):
         if fresh:
             folders.clear(target, file_name)
-        with SweepFile(target / file_name, create=True) as file:
-            counts = _list(file, about, columns, cases.listed(base, varied, part))
+        with SweepFile(target / file_name, create=True) as file, cases.crew(base, jobs, cluster) as crew:
+            listed = cases.listed(base, varied, part)
+            if file.is_new() and cluster is None and limit is None:
+                listed = crew(at_most(varied)).ahead(listed)
+            counts = _list(file, about, columns, listed)
             if part is None and set(counts) <= {"skipped"}:
                 folders.clear(target, file_name)
                 raise cases.nothing(base, bool(counts))
             if retry_failed:
                 file.retry_failed()
-            _run(file, base, jobs, cluster, limit)
+            _run(file, crew, limit)
             counts = file.counts()
             if part is None:
                 ranked = _tables(file, target, rank_by)
@@ -139,16 +144,16 @@ def _list(file: SweepFile, about: dict[str, str], columns: list[Column], listed:
     return counts
 
 
-def _run(file: SweepFile, base: Base, jobs: int | None, cluster: str | None, limit: int | None) -> None:
+def _run(file: SweepFile, crew: Callable[[int], Crew], limit: int | None) -> None:
     from ppsim.display import sweep as display
-    from ppsim.sweeps.crew import Crew
     from ppsim.sweeps.run import run
 
     tasks = file.pending(limit)
     if not tasks:
         return
-    with cases.pool(jobs, cluster, len(tasks)) as pool, cases.interrupts() as stop, display.bar(len(tasks)) as watch:
-        progress = run(file, Crew(pool, base), tasks, watch, stop)
+    workers = crew(len(tasks))
+    with cases.interrupts() as stop, display.bar(len(tasks)) as watch:
+        progress = run(file, workers, tasks, watch, stop)
     typer.echo(display.told(progress), err=True)
     if progress.stopped:
         typer.echo(f"interrupted: {progress.done:,} of {progress.total:,} are kept; the same command goes on", err=True)

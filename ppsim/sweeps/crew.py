@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 
-from ppsim.sweeps.cases import Base
+from ppsim.sweeps.cases import Base, Case
 from ppsim.sweeps.db import Row
 from ppsim.sweeps.pool import Pool
 from ppsim.sweeps.work import Task
@@ -33,7 +33,20 @@ class Crew:
         self._flying: dict[Future[list[Row]], list[Task]] = {}
         self._again: deque[Task] = deque()
         self._strikes: dict[str, int] = {}
-        self._cases, self._seconds = 0, 0.0
+        self._cases, self._seconds = 0.0, 0.0
+
+    def ahead(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """The cases as they come; each worker begins with one of the first, and so has started when all are listed."""
+        for case in cases:
+            if len(self._flying) < self.pool.width and case.reason is None and case.id not in self.begun:
+                batch = [(case.id, case.text)]
+                self._flying[self._submitted(batch)] = batch
+            yield case
+
+    @property
+    def begun(self) -> set[str]:
+        """The ids of cases that are on their way."""
+        return {task[0] for batch in self._flying.values() for task in batch}
 
     def work(self, source: Source, sink: Sink, stop: Callable[[], bool] = lambda: False) -> bool:
         """Run all that comes from ``source`` into ``sink``; False where ``stop`` ended it before."""
@@ -92,8 +105,9 @@ class Crew:
                 lost += batch
             else:
                 raise self.pool.explained(error)
-        self._cases += len(rows)
-        self._seconds += sum(row.seconds for row in rows)
+        if rows:  # late ones count more than early ones, the first of which load what all need
+            self._cases = self._cases / 2 + len(rows)
+            self._seconds = self._seconds / 2 + sum(row.seconds for row in rows)
         return rows + self._redo(lost) if lost else rows
 
     def _redo(self, lost: list[Task]) -> list[Row]:

@@ -122,6 +122,10 @@ class SweepFile:
         row = self._read("SELECT value FROM about WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
+    def is_new(self) -> bool:
+        """Whether no case was ever listed in it."""
+        return self._read("SELECT 1 FROM cases LIMIT 1").fetchone() is None
+
     def columns(self) -> list[Column]:
         """Parameters and figures, in the order in which they came."""
         rows = self._read("SELECT name, role, kind, unit FROM columns ORDER BY place")

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ppsim.errors import PpsimError, printable
 from ppsim.sweeps.columns import Column
@@ -14,6 +19,9 @@ from ppsim.sweeps.folder import CSV, FILE, PARQUET, shards
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_NOT_IN_CSV = ("number", "seconds")
+"""What depends on the sweep that a case is in, and on the clock."""
 
 
 def ordered(columns: list[Column]) -> list[Column]:
@@ -28,22 +36,27 @@ def write_tables(file: SweepFile, folder: Path) -> list[str]:
     The same cases give the same bytes, whoever ran them and in which order: times of running are left out.
     Returns the files' names.
     """
-    columns = ordered(file.columns())
+    table = _table(file)
     fresh = folder / f"{CSV}.new"
-    with fresh.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow(["id", "status", *(column.name for column in columns), "error"])
-        truths = [column.kind == "bool" for column in columns]
-        for identity, status, *values, error in file.rows(["id", "status", *(c.name for c in columns), "error"]):
-            shown = (bool(v) if truth and v is not None else v for v, truth in zip(values, truths, strict=True))
-            writer.writerow([identity, status, *shown, error])
+    _write_csv(table, fresh)
     fresh.replace(folder / CSV)
     if not find_spec("pyarrow"):
         return [CSV]
     fresh = folder / f"{PARQUET}.new"
-    frame(file).to_parquet(fresh, index=False)
+    _write_parquet(table, fresh)
     fresh.replace(folder / PARQUET)
     return [CSV, PARQUET]
+
+
+def _write_csv(table: _Table, path: Path) -> None:
+    """What follows from the cases alone, in the order of their ids."""
+    names = [name for name in table.columns if name not in _NOT_IN_CSV]
+    names = [*(name for name in names if name != "error"), "error"]
+    rows = list(zip(*(table.columns[name][1] for name in names), strict=True))
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(sorted(rows))  # by their ids, which come first
 
 
 def read_sweep(path: str | Path) -> pd.DataFrame:
@@ -70,31 +83,73 @@ def file_in(path: Path) -> Path:
     raise PpsimError(f"{printable(str(path))}: no {FILE} in it; `ppsim sweep` makes one")
 
 
-def frame(file: SweepFile) -> pd.DataFrame:
-    """The rows of an open file."""
-    import pandas as pd
+class _Table(NamedTuple):
+    """A sweep's table: by column pandas' type and the cells, and what is said beside them."""
 
+    columns: dict[str, tuple[str, Sequence[Any]]]
+    about: dict[str, Any]
+
+
+def _table(file: SweepFile) -> _Table:
+    """The rows of an open file, in the order of the sweep."""
     columns = ordered(file.columns())
     first = ["id", "number", "status", "error", "seconds"]
     names = [*first, *(column.name for column in columns)]
     values = list(zip(*file.rows(names, order="number"), strict=True)) or [()] * len(names)
     kinds = ["str", "int", "str", "str", "float", *(column.kind for column in columns)]
-    table = pd.DataFrame({name: _typed(cells, kind) for name, cells, kind in zip(names, values, kinds, strict=True)})
-    table.attrs["parameters"] = [column.name for column in columns if column.role == "parameter"]
-    table.attrs["name"] = file.about("name") or ""
-    table.attrs["units"] = {column.name: column.unit for column in columns if column.unit}
-    return table
+    typed = {name: _typed(cells, kind) for name, cells, kind in zip(names, values, kinds, strict=True)}
+    parameters = [column.name for column in columns if column.role == "parameter"]
+    units = {column.name: column.unit for column in columns if column.unit}
+    return _Table(typed, {"parameters": parameters, "name": file.about("name") or "", "units": units})
 
 
-def _typed(cells: tuple[Any, ...], kind: str) -> pd.api.extensions.ExtensionArray | Any:
+def _typed(cells: Sequence[Any], kind: str) -> tuple[str, Sequence[Any]]:
+    """pandas' type of a column's cells, and these as it takes them."""
+    if kind == "bool":
+        return "boolean", [None if cell is None else bool(cell) for cell in cells]
+    if kind == "str":
+        return "str", cells
+    types = set(map(type, cells))
+    if kind == "int" and types <= {int, type(None)}:
+        return ("int64" if types <= {int} else "Int64"), cells
+    return "float64", cells
+
+
+def frame(file: SweepFile) -> pd.DataFrame:
+    """The rows of an open file."""
     import pandas as pd
 
-    if kind == "bool":
-        return pd.array([None if cell is None else bool(cell) for cell in cells], dtype="boolean")
-    if kind == "str":
-        return pd.array(cells, dtype="str")
-    if kind == "int" and all(type(cell) is int for cell in cells):
-        return pd.array(cells, dtype="int64")
-    if kind == "int" and all(cell is None or type(cell) is int for cell in cells):
-        return pd.array(cells, dtype="Int64")
-    return pd.array([float("nan") if cell is None else cell for cell in cells], dtype="float64")
+    table = _table(file)
+    arrays: Any = {name: pd.array(cells, dtype=kind) for name, (kind, cells) in table.columns.items()}  # type: ignore[call-overload]  # any dtype
+    found = pd.DataFrame(arrays)
+    found.attrs.update(table.about)
+    return found
+
+
+def _write_parquet(table: _Table, path: Path) -> None:
+    """The file that pandas would write of the table, so that it reads types and units back, without loading pandas."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def described(name: str, kind: str) -> dict[str, Any]:
+        return {"name": name, "field_name": name, "pandas_type": _ARROW[kind][1], "numpy_type": kind, "metadata": None}
+
+    described_all = [described(name, kind) for name, (kind, _) in table.columns.items()]
+    for_pandas = {
+        "index_columns": [], "column_indexes": [], "columns": described_all, "attributes": table.about,
+        "creator": {"library": "pyarrow", "version": pa.__version__}, "pandas_version": version("pandas"),
+    }  # fmt: skip
+    arrays = [
+        # A number of an integer's size that is among others is rounded, as pandas does it.
+        pa.array(np.array(cells, float), from_pandas=True) if kind == "float64" else pa.array(cells, _ARROW[kind][0])
+        for kind, cells in table.columns.values()
+    ]
+    metadata = {"pandas": json.dumps(for_pandas), "PANDAS_ATTRS": json.dumps(table.about)}
+    parquet.write_table(pa.table(arrays, names=list(table.columns), metadata=metadata), path)
+
+
+_ARROW = {
+    "str": ("large_string", "object"), "boolean": ("bool", "bool"), "int64": ("int64", "int64"),
+    "Int64": ("int64", "int64"), "float64": ("double", "float64"),
+}  # fmt: skip
+"""Arrow's names of pandas' types: the one that it keeps, and the one that pandas reads it back by."""

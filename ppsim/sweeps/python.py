@@ -28,6 +28,7 @@ from ppsim.sweeps.export import frame, write_tables
 from ppsim.sweeps.pool import LocalPool
 from ppsim.sweeps.report import Ranking, ranking
 from ppsim.sweeps.run import Progress, run
+from ppsim.sweeps.space import at_most
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,12 +136,16 @@ def run_sweep(
     with nullcontext(str(out)) if out is not None else tempfile.TemporaryDirectory() as name:
         target = Path(name)
         folders.prepare(target)
-        with folders.locked(target, folders.FILE), SweepFile(target / folders.FILE, create=True) as file:
+        with (
+            folders.locked(target, folders.FILE),
+            SweepFile(target / folders.FILE, create=True) as file,
+            closing(LocalPool(jobs, at_most(sweep))) as pool,
+        ):
             about = {"name": base.path.stem, "base": base.text, "sweep": sweep.model_dump_json()}
-            file.list_cases(about, columns, listing(base, sweep))
+            crew, cases = Crew(pool, base), listing(base, sweep)
+            file.list_cases(about, columns, crew.ahead(cases) if file.is_new() else cases)
             if tasks := file.pending(None):
-                with closing(LocalPool(jobs, len(tasks))) as pool:
-                    run(file, Crew(pool, base), tasks, watch, lambda: False)
+                run(file, crew, tasks, watch, lambda: False)
             if out is not None:
                 write_tables(file, target)
             ranked = [column for column in file.columns() if column.role == "parameter"]

@@ -103,12 +103,11 @@ def same_work(file: SweepFile) -> tuple[bool, str]:
 def _front(file: SweepFile, shown: Sequence[str], ranked: str, order: str) -> list[Figures]:
     """Of the cases from best to worst, each that needs less memory than all before it."""
     front: list[Figures] = []
-    least: Any = None
+    least, place = None, shown.index(MEMORY)
     for row in file.rows(shown, f"{ranked} AND {MEMORY} IS NOT NULL", order):
-        figures = dict(zip(shown, row, strict=True))
-        if least is None or figures[MEMORY] < least:
-            least = figures[MEMORY]
-            front.append(figures)
+        if least is None or row[place] < least:
+            least = row[place]
+            front.append(dict(zip(shown, row, strict=True)))
     return front
 
 

@@ -72,7 +72,8 @@ def run(
 ) -> Progress:
     """Run the cases and write each one's row; where ``stop`` says so, only what was still running is lost."""
     progress = Progress(len(tasks))
-    taken = 0
+    begun, taken = crew.begun, 0
+    tasks = [task for task in tasks if task[0] not in begun]
 
     def source(most: int) -> list[Task]:
         nonlocal taken

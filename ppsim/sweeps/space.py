@@ -56,6 +56,12 @@ class Cases:
         return {key: changes[key] for key in sorted(changes, key=lambda key: key.count("."))}, conditions
 
 
+def at_most(sweep: Sweep) -> int:
+    """How many cases a sweep has, before any condition."""
+    size = Cases(sweep).size
+    return size if sweep.samples is None else min(size, sweep.samples)
+
+
 def chosen(sweep: Sweep, holds: Callable[[Changes, list[Condition]], bool]) -> Iterator[tuple[int, Changes]]:
     """(number, changes) of the sweep's cases for which ``holds`` says so: all, or ``samples`` drawn with its seed."""
     cases = Cases(sweep)

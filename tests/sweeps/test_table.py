@@ -123,8 +123,8 @@ def test_parquet_is_the_same_table(small: Path) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: no Parquet is written")
     read = pd.read_parquet(small / "results.parquet")
     table = ppsim.read_sweep(small)
-    assert read["step_time_s"].tolist()[1] == table["step_time_s"].tolist()[1]
-    assert read["pipeline.ranks"].tolist() == table["pipeline.ranks"].tolist()
+    pd.testing.assert_frame_equal(read, table)  # values, their types, names
+    assert read.attrs == table.attrs
 
 
 def test_where_there_is_no_sweep(tmp_path: Path) -> None:
