@@ -23,15 +23,12 @@ INTERRUPTED = 130
 
 def base_of(config: Path, settings: list[str] | None) -> tuple[Base, Sweep, str]:
     """What a config's cases start from, what varies, and its name."""
-    from ppsim.config import yamlfile
-    from ppsim.config.load import load
+    from ppsim.config.load import document_of, experiment_of
     from ppsim.errors import ConfigError
     from ppsim.sweeps.cases import Base
 
-    experiment = load(config, settings or ())
-    document = yamlfile.read(config)
-    if settings:
-        document = yamlfile.override(document, settings)
+    document = document_of(config, settings or ())
+    experiment = experiment_of(document, config)
     if experiment.sweep is None:
         raise ConfigError(
             f"{document.label}: no sweep: in it; write what varies, as in\n"

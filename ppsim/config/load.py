@@ -10,6 +10,7 @@ from typing import Any
 
 from ppsim.config import yamlfile
 from ppsim.config.experiment import Experiment
+from ppsim.config.yamlfile import Document
 from ppsim.costs.transformer.source import is_path
 from ppsim.errors import ConfigError, shown
 
@@ -22,9 +23,17 @@ def load(path: str | Path, overrides: Mapping[str, Any] | Sequence[str] = ()) ->
     if not isinstance(path, str | PathLike):
         raise ConfigError(f"load takes the path of a YAML file, not {shown(path)}")
     path = Path(path)
+    return experiment_of(document_of(path, overrides), path)
+
+
+def document_of(path: Path, overrides: Mapping[str, Any] | Sequence[str] = ()) -> Document:
+    """What stands in a config, with its ``overrides``. Raises ConfigError."""
     document = yamlfile.read(path)
-    if overrides:
-        document = yamlfile.override(document, overrides)
+    return yamlfile.override(document, overrides) if overrides else document
+
+
+def experiment_of(document: Document, path: Path) -> Experiment:
+    """The experiment of a config that has been read from ``path``. Raises ConfigError, as ``load`` does."""
     try:
         return Experiment(**{"name": default_name(path), **anchored(document.data, path.parent)})
     except ConfigError as error:

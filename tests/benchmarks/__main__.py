@@ -19,7 +19,7 @@ from typing import Any
 from ppsim.analysis.specify import specify
 from ppsim.engine import simpy_engine
 from ppsim.plan import build, check
-from tests.benchmarks import bare_simpy, growth
+from tests.benchmarks import bare_simpy, growth, sweeping
 from tests.benchmarks.flow import Case, Measured, measure_apart
 from tests.benchmarks.small import alternately
 from tests.simulated import experiment
@@ -28,6 +28,7 @@ SIZES = ("8x64", "32x512", "64x1024", "256x4096", "1024x8192")
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference" / "benchmarks.csv"
 SMALL = REFERENCE.with_name("small_cases.csv")
+SWEEP = REFERENCE.with_name("sweep.csv")
 TORCH_UP_TO = 100_000
 """Ranks x microbatches above which PyTorch would take too long."""
 Row = dict[str, Any]
@@ -41,7 +42,9 @@ def main() -> None:
     parser.add_argument(
         "--csv", type=Path, help="write the table of the flow to this file, too (default: of all sizes, the reference)"
     )
-    parser.add_argument("--against", type=Path, help="an older checkout, whose small cases are measured in turn")
+    parser.add_argument(
+        "--against", type=Path, help="an older checkout, whose small cases and sweep are measured in turn"
+    )
     given = parser.parse_args()
     if given.csv is None and given.sizes == parser.get_default("sizes"):
         given.csv = REFERENCE
@@ -72,6 +75,14 @@ def main() -> None:
         of_all_sizes = [row for row in rows if row["schedule"] == growth.SCHEDULE]
         write(of_all_sizes, REFERENCE.with_name("growth.csv"))
         growth.draw(of_all_sizes, REFERENCE.with_name("growth.png"))
+
+    print(
+        f"\nppsim sweep {sweeping.CONFIG.relative_to(ROOT)}, the whole command with two workers: wall time, CPU time\n"
+    )
+    sweep_rows = sweeping.alternately(given.against)
+    show(sweep_rows)
+    if given.csv == REFERENCE:
+        write(sweep_rows, SWEEP)
 
     print(f"\nppsim run configs/quickstart.yaml, the whole process with all its files: {whole_process():.2f} s")
 
