@@ -86,6 +86,27 @@ def test_what_is_not_legal_is_listed_with_its_reason(tmp_path: Path) -> None:
     assert "chimera needs an even number" in str(reasons["chimera", 7]) and reasons["chimera", 8] is None
 
 
+def test_a_reason_is_that_of_the_same_settings_by_themselves(tmp_path: Path) -> None:
+    """What parts agree on is looked at once for cases that share them; that must not show in what is said of any."""
+    text = """{grid: {
+      schedule: [1f1b, dualpipe, {name: interleaved_1f1b, virtual_stages: 2}], pipeline.ranks: [3, 4],
+      pipeline.microbatches: [7, 8], pipeline.recompute: [none, [none, full, none]],
+      costs.forward: [1 ms, [1 ms, 1 ms, 1 ms]], cluster.speed: [1, [1, 1, 1]], runtime: [ideal, megatron]}}"""
+    cases = sweep(tmp_path, text, CLUSTER.replace("per: model", "per: stage"))
+    assert len(cases) == 3 * 2 * 2 * 2 * 2 * 2 * 2
+    told: dict[str | None, int] = {}
+    for case in cases:
+        try:
+            ppsim.Experiment(**case.settings)
+            alone = None
+        except ppsim.ConfigError as error:
+            alone = str(error)
+        assert case.reason == alone
+        told[alone] = told.get(alone, 0) + 1
+    # 1f1b of 3 ranks with lists of 3 is legal; dualpipe of 3 ranks is not, nor are lists of 3 for 4 ranks.
+    assert told[None] >= 1 and len(told) > 10
+
+
 def test_what_no_case_could_have_is_an_error(tmp_path: Path) -> None:
     """A misspelt name is no case that isn't legal: it is said before anything runs."""
     with pytest.raises(

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ppsim.sweeps.cases import Base
+from ppsim.sweeps.cases import Base, Case
 from ppsim.sweeps.crew import SUSPECT, Crew
-from ppsim.sweeps.db import Row
+from ppsim.sweeps.db import Row, SweepFile
 from ppsim.sweeps.pool import Pool
+from ppsim.sweeps.run import run
 from ppsim.sweeps.work import Task
+
+FIGURES = {"work_s": 1.0, "step_time_s": 1.0, "bubble_ratio": 0.5}
 
 
 class DeathError(Exception):
@@ -37,7 +40,7 @@ class Mortal(Pool):
                 raise DeathError
             future.set_exception(DeathError())
         else:
-            future.set_result([Row(case, 0.01, {}) for case, _ in tasks])
+            future.set_result([Row(case, 0.01, FIGURES) for case, _ in tasks])
         return future
 
     def died(self, error: BaseException) -> bool:
@@ -95,3 +98,22 @@ def test_stop_ends_it_and_keeps_what_is_there() -> None:
     assert not Crew(pool, Base("{}", Path("x"))).work(source, rows.extend, stop=lambda: len(rows) >= 8)
     assert 8 <= len(rows) < 50
     assert len(rows) + len(waiting) <= 50
+
+
+@pytest.mark.parametrize("deadly", [(), ("case 2",)])
+def test_workers_begin_while_cases_are_listed(deadly: Sequence[str], tmp_path: Path) -> None:
+    """Each of two with a case that can run; later these are not taken again, also where a worker dies over one."""
+    names, why = ["case 0", "case 1", "case 1", "case 2", "case 3"], {0: "not legal"}
+    listed = [Case(name, i, {}, {}, why.get(i)) for i, name in enumerate(names)]
+    pool = Mortal(deadly, whole=True, on_submit=False)
+    crew = Crew(pool, Base("{}", Path("x")))
+    with SweepFile(tmp_path / "sweep.sqlite", create=True) as file:
+        assert file.is_new()
+        file.list_cases({"name": "x"}, [], crew.ahead(listed))
+        assert not file.is_new()
+        assert crew.begun == {"case 1", "case 2"}
+        progress = run(file, crew, file.pending(), lambda _: None, lambda: False)
+        assert (progress.total, progress.done, progress.failed) == (3, 3, len(deadly))
+        assert file.counts() == {"skipped": 1, "ok": 3 - len(deadly), **({"failed": 1} if deadly else {})}
+    if not deadly:
+        assert pool.asked == {"case 1": 1, "case 2": 1, "case 3": 1}

@@ -8,7 +8,7 @@ import pytest
 
 from ppsim.config.sweep import Range, Sweep
 from ppsim.errors import ConfigError
-from ppsim.sweeps.space import Cases, chosen
+from ppsim.sweeps.space import Cases, at_most, chosen
 
 
 def every(**sweep: Any) -> list[dict[str, Any]]:
@@ -76,3 +76,9 @@ def test_samples_of_a_space_too_large_to_list() -> None:
     assert len(found) == 7
     with pytest.raises(ConfigError, match="100,000,000,000,000,000,000 cases before its conditions"):
         every(grid=grid)
+
+
+def test_at_most_so_many_cases_are_simulated() -> None:
+    """Before any condition: 3 · 4 in the grid; of these two are drawn, or all, where more are asked for."""
+    grid = {"a": [1, 2, 3], "b": [1, 2, 3, 4]}
+    assert [at_most(Sweep(grid=grid, samples=samples)) for samples in (None, 2, 20)] == [12, 2, 12]
