@@ -35,7 +35,7 @@ def alternately(older: Path | None, turns: int = 3) -> list[dict[str, Any]]:
 
 def _measured(tree: Path) -> tuple[float, float]:
     """Wall and CPU seconds of the command in a tree, its workers' among them."""
-    command = [sys.executable, "-m", "ppsim.cli", "sweep", CONFIG, "--jobs", str(WORKERS), "--out", "swept"]
+    command = [sys.executable, "-m", "ppsim.cli", "sweep", str(CONFIG), "--jobs", str(WORKERS), "--out", "swept"]
     with tempfile.TemporaryDirectory() as folder:
         before, begun = _cpu_of_children(), time.perf_counter()
         subprocess.run(
