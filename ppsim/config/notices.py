@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ppsim.config.experiment import Experiment
 from ppsim.config.runtime import preset
 from ppsim.costs import GivenCosts, TransformerCosts
-from ppsim.costs.base import Values
+from ppsim.costs.base import Values, per_value
 from ppsim.errors import Notice
 from ppsim.hardware import catalog
 from ppsim.hardware.link import Link, PairLink
@@ -64,7 +64,7 @@ def _of_a_model(experiment: Experiment, costs: TransformerCosts) -> Iterator[Not
 def _zero_times(problem: Problem, trains: bool) -> Iterator[Notice]:
     for key in ("forward", "backward") if trains else ("forward",):
         values: Values = getattr(problem.costs, key)
-        zero = [stage for stage, value in enumerate(values) if to_ns(value) == 0]
+        zero = [stage for stage, ns in enumerate(per_value(values, to_ns)) if ns == 0]
         if zero:
             where = "all stages" if len(zero) == problem.stages else f"stage {', '.join(map(str, zero[:8]))}"
             longest = max(values[stage] for stage in zero)

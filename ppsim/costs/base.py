@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
 from ppsim.ops import Kind
 
+T = TypeVar("T")
 Values = tuple[Fraction, ...]
 PER_MICROBATCH = (
     "forward", "backward", "input_grad", "weight_grad", "recompute", "activation", "held_for_weight_grad",
@@ -40,6 +41,20 @@ def each(work: Callable[..., Fraction], *columns: Values) -> Values:
             made[key] = work(*values)
         out.append(made[key])
     return tuple(out)
+
+
+def per_value(values: Sequence[Fraction], make: Callable[[Fraction], T]) -> list[T]:
+    """``make`` of each value, called once for equal ones; a fraction's own hash takes longer than its two numbers'."""
+    if uniform(values):
+        return [make(values[0])] * len(values)
+    made: dict[tuple[int, int], T] = {}
+    out = []
+    for value in values:
+        key = value.as_integer_ratio()
+        if key not in made:
+            made[key] = make(value)
+        out.append(made[key])
+    return out
 
 
 def total(values: Values) -> Fraction:

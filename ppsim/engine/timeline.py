@@ -51,7 +51,7 @@ class Timeline:
         return self._later(self.left, self.plan.routes.latency)
 
     def _later(self, since: Longs, by_route: Longs) -> Longs:
-        return since + by_route[self.plan.transfers.route] if np.any(by_route) else since
+        return since + by_route[self.plan.transfers.route] if by_route.any() else since
 
     @property
     def carried(self) -> Moments:

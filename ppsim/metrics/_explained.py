@@ -104,7 +104,8 @@ def _second_batches(run: Run) -> Flags:
     if len(arrivals):
         arrivals = arrivals[sorts(run, sends.event[arrivals]) >= Sort.BACKWARD]
     found = np.zeros(len(plan.transfers) if len(arrivals) else 0, bool)
-    found[sends.owner[arrivals]] = True
+    if len(arrivals):
+        found[sends.owner[arrivals]] = True
     return found
 
 

@@ -48,8 +48,11 @@ class Windows:
             over = np.append(last.reshape(plan.ops.ranks, steps).max(axis=0)[:-1], timeline.makespan)
             start, end = np.tile(np.append(0, over[:-1]), plan.ops.ranks), np.tile(over, plan.ops.ranks)
         if not plan.ops.index.has(*_NEVER_FIRST):
-            some = rows[1:] > rows[:-1]
-            first, last = np.where(some, rows[:-1], NONE), np.where(some, rows[1:] - 1, NONE)
+            some, first, last = rows[1:] > rows[:-1], rows[:-1], rows[1:] - 1
+            if some.all():
+                begins, ends = timeline.start[first], timeline.end[last]
+                return cls(np.repeat(np.arange(plan.ops.ranks), steps), rows, start, end, first, last, begins, ends)
+            first, last = np.where(some, first, NONE), np.where(some, last, NONE)
         else:
             counting = np.flatnonzero(_COUNTS[plan.ops.kind])
             place = np.searchsorted(counting, rows)

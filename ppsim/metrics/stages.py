@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
+from ppsim.costs.base import per_value
 from ppsim.metrics.base import Run, metric
 
 
 def _per_row(run: Run, seconds: Sequence[Fraction]) -> list[float]:
     """A value per stage and rank that holds it."""
-    return [float(seconds[stage]) for stage, ranks in enumerate(run.plan.placement.ranks_of) for _ in ranks]
+    values = per_value(seconds, float)
+    return [values[stage] for stage, ranks in enumerate(run.plan.placement.ranks_of) for _ in ranks]
 
 
 @metric(scope="stage", unit="s", definition="time of one forward, of weight 1 at speed 1", needs=("costs",))

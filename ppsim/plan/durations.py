@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from ppsim.costs.base import times, uniform
+from ppsim.costs.base import per_value, times, uniform
 from ppsim.ops import COMPUTE, Kind, Longs, Numbers, OpTable, narrowest
 from ppsim.plan.spec import PlanSpec
-from ppsim.plan.weights import per_value
 from ppsim.units import to_ns
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ppsim.costs.base import per_value
 from ppsim.ops import MOVES, Column, Constant, Ints, Kind, Longs, Numbers, among, joined
 from ppsim.plan.sizes import Sizes
 from ppsim.plan.table import Category, Holdings, Versions
-from ppsim.plan.weights import per_value
 from ppsim.plan.wiring import Wiring
 from ppsim.schedules.base import Problem
 from ppsim.units import to_bytes
@@ -65,8 +65,9 @@ class Lifetimes:
     """What is held from when to when, whatever its size: activations, what runs, messages, stashed weights."""
 
     def __init__(self, wiring: Wiring, versions: Versions | None) -> None:
-        homes = list(_at_home(wiring))
-        self._spans = [*_activations(wiring, homes), *_transient(wiring), *_messages(wiring)]
+        freed = _freed(wiring)
+        homes = list(_at_home(wiring, freed))
+        self._spans = [*_activations(wiring, homes, freed), *_transient(wiring), *_messages(wiring)]
         if versions is not None:
             stashed = versions.stashed
             where = stashed.rank, stashed.since, stashed.until
@@ -165,12 +166,11 @@ def _transient(wiring: Wiring) -> Iterator[_Span]:
             yield _Span(Category.TRANSIENT, partial(size, rows, backward), partial(where, rows))
 
 
-def _activations(wiring: Wiring, homes: list[_Home]) -> Iterator[_Span]:
+def _activations(wiring: Wiring, homes: list[_Home], freed: Ints) -> Iterator[_Span]:
     """What activations hold, by (stage, microbatch): there is a forward of each."""
     ops, events, index = wiring.ops, wiring.events, wiring.ops.index
     later = index.lookup(Kind.W)
     split = index.has(Kind.W)
-    freed = _freed(wiring)
 
     def there(home: _Home) -> Where:
         return home.rank, home.since, home.until
@@ -219,10 +219,10 @@ def _rebuilt(wiring: Wiring, freed: Ints) -> Iterator[_Span]:
     yield _Span(kind, lambda sizes: (sizes.left - sizes.left_of_rebuilt)[keys], lambda: (rank, backward, ended))
 
 
-def _at_home(wiring: Wiring) -> Iterator[_Home]:
+def _at_home(wiring: Wiring, freed: Ints) -> Iterator[_Home]:
     """Where each activation lies and when: (rank, since, until, which forward), in flight at both ends of a move."""
     ops, events, messages, index = wiring.ops, wiring.events, wiring.messages, wiring.ops.index
-    forward, freed = index.lookup(Kind.F), _freed(wiring)
+    forward = index.lookup(Kind.F)
     rank, begin = ops.rank[forward], events.begin(forward)
     if not index.has(*MOVES):
         yield _Home(rank, begin, freed, slice(None))

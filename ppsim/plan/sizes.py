@@ -7,11 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from ppsim.costs.base import per_value
 from ppsim.ops import MOVES, NONE, Column, Constant, Kind, Numbers, OpTable
 from ppsim.plan.messages import Messages
 from ppsim.plan.spec import PlanSpec
 from ppsim.plan.table import Versions
-from ppsim.plan.weights import per_value
 from ppsim.units import to_bytes
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TypeVar
 
 import numpy as np
 
-from ppsim.costs.base import times, uniform
+from ppsim.costs.base import per_value, times
 from ppsim.ops import NONE, Column, Constant, Longs, Numbers, OpTable
 from ppsim.schedules.base import Slice
 from ppsim.units import to_bytes
-
-T = TypeVar("T")
 
 
 class Weights:
@@ -46,17 +42,3 @@ class Weights:
         stage = ops.stage[rows] if stage is None else stage
         table = np.array(by_stage)
         return table[stage, self.index(ops.microbatch[rows])] if len(self.distinct) > 1 else table[:, 0][stage]
-
-
-def per_value(values: Sequence[Fraction], make: Callable[[Fraction], T]) -> list[T]:
-    """``make`` of each value, called once for equal ones; a fraction's own hash takes longer than its two numbers'."""
-    if uniform(values):
-        return [make(values[0])] * len(values)
-    made: dict[tuple[int, int], T] = {}
-    out = []
-    for value in values:
-        key = value.as_integer_ratio()
-        if key not in made:
-            made[key] = make(value)
-        out.append(made[key])
-    return out
