@@ -21,7 +21,7 @@ SEMANTICS = 1
 
 _JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 UNSET = _JSON.encode(None)
-_CANONICAL = sorted(set(Experiment.model_fields) - {"name", "sweep"})
+_CANONICAL = dict.fromkeys(sorted(set(Experiment.model_fields) - {"name", "sweep"}), True)
 
 
 def settings(experiment: Experiment) -> dict[str, Any]:
@@ -42,21 +42,29 @@ def _without_nothing(value: Any) -> Any:
 
 def config_id(experiment: Experiment) -> str:
     """sha256 of the canonical settings but the name, and of the semantics' version."""
-    return id_of({key: section_text(getattr(experiment, key)) for key in _CANONICAL})
+    return _hashed(_canonical(experiment.model_dump(mode="json", include=_CANONICAL, fallback=_by_class)))
 
 
 def id_of(texts: Mapping[str, str]) -> str:
     """``config_id`` of the experiment whose sections have these canonical texts; one that is unset may be missing."""
-    written = ",".join([f'"{key}":{text}' for key in _CANONICAL if (text := texts.get(key, UNSET)) != UNSET])
-    text = f"[{SEMANTICS},{{{written}}}]"
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _hashed(
+        "{" + ",".join([f'"{key}":{text}' for key in _CANONICAL if (text := texts.get(key, UNSET)) != UNSET]) + "}"
+    )
+
+
+def _hashed(settings: str) -> str:
+    return hashlib.sha256(f"[{SEMANTICS},{settings}]".encode()).hexdigest()
 
 
 def section_text(section: Any) -> str:
     """A section's settings in canonical form: JSON text, keys sorted, what is unset left out."""
-    if not isinstance(section, BaseModel):  # a word or a list
-        return _JSON.encode(section)
-    return _JSON.encode(_without_nothing(section.model_dump(mode="json", fallback=_by_class)))
+    if isinstance(section, BaseModel):  # else a word or a list
+        section = section.model_dump(mode="json", fallback=_by_class)
+    return _canonical(section)
+
+
+def _canonical(settings: Any) -> str:
+    return _JSON.encode(_without_nothing(settings))
 
 
 def remarks(experiment: Experiment) -> dict[tuple[str | int, ...], str]:

@@ -72,9 +72,10 @@ def fill_in(found: Peaks, held: Holdings, groups: Groups, tail: Flags, times: Lo
     given = _Held(group, np.ascontiguousarray(held.bytes), held.since, held.until, times)
     count = _split(_Rows(of_row, tail), given, own, owner, room)
     others = _Changes(np.empty(count, np.int64), np.empty(count, np.int64))
-    owner, first = owner[:count], np.zeros(groups.count + 1, np.int64)
-    np.cumsum(np.bincount(owner, minlength=groups.count), out=first[1:])
+    first = np.zeros(groups.count + 1, np.int64)
     if count:
+        owner = owner[:count]
+        np.cumsum(np.bincount(owner, minlength=groups.count), out=first[1:])
         free, begins = first[:-1].copy(), np.empty(count + 1, np.int64)
         _sort((owner, free, begins), first, others, room)
     now, total = np.zeros((2, groups.count), np.int64)
