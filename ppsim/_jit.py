@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
-from typing import Generic, ParamSpec, TypeVar
+from types import CellType, FunctionType
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,9 +38,38 @@ class Loop(Generic[P, T]):
 
 def compiled(function: Callable[P, T]) -> Callable[P, T]:
     """The function, compiled at its first call; the machine code is kept on disk where there is a place for it."""
+    try:
+        return _compiled(function, cache=True)
+    except RuntimeError:  # neither the package's folder nor the user's cache can be written
+        return _compiled(function)
+
+
+def part(function: Callable[P, T]) -> Callable[P, T]:
+    """What compiled loops of the same file call, and Python never: it becomes a part of their machine code."""
+    return _compiled(function, no_cpython_wrapper=True)
+
+
+def _compiled(function: Callable[P, T], **options: bool) -> Callable[P, T]:
     from numba import njit
 
-    try:
-        return njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return njit(nogil=True)(function)
+    make = cast(Callable[..., Callable[[Callable[P, T]], Callable[P, T]]], njit)
+    return make(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(_closed_over_constants(function))
+
+
+def _closed_over_constants(loop: Callable[P, T]) -> Callable[P, T]:
+    """The same function, closed over the whole numbers that it, and what it calls, takes from its module.
+
+    Numba keeps machine code by the time of the function's file and by what the function closes over, and takes what is
+    global in the module for constant: a number from another file could change, and the old machine code would be used.
+    """
+    function = cast(FunctionType, loop)
+    numbers = []
+    for name in sorted(function.__code__.co_names):
+        value: Any = function.__globals__.get(name)
+        if isinstance(value, int):
+            numbers.append((name, int(value)))
+        elif hasattr(value, "py_func"):
+            numbers.append((name, value.py_func.__closure__[-1].cell_contents))
+    code = function.__code__.replace(co_freevars=(*function.__code__.co_freevars, "numbers"))
+    closure = (*(function.__closure__ or ()), CellType(tuple(numbers)))
+    return FunctionType(code, function.__globals__, function.__name__, function.__defaults__, closure)

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ppsim._jit import compiled
+from ppsim._jit import compiled, part
 from ppsim.engine.columns import Lanes, Order, Unsigned, Work
 from ppsim.engine.room import Instant, Queues, Times
 from ppsim.engine.timeline import NEVER
 from ppsim.ops import NONE, Longs
 
 
-@compiled
+@part
 def push(heap: Longs, size: int, when: int, what: int) -> int:
     """Put a pair into a heap of pairs, by their first numbers; returns its new size."""
     place = size
@@ -28,7 +28,7 @@ def push(heap: Longs, size: int, when: int, what: int) -> int:
     return size + 1
 
 
-@compiled
+@part
 def pop(heap: Longs, size: int) -> int:
     """Take the first pair, which has the least first number, out of a heap; returns its new size."""
     size -= 1
@@ -45,7 +45,7 @@ def pop(heap: Longs, size: int) -> int:
     return size
 
 
-@compiled
+@part
 def sort(pairs: Longs, size: int) -> None:
     """Sort so many pairs by both numbers, in place, by Shell's method."""
     gap = size // 2
@@ -62,7 +62,7 @@ def sort(pairs: Longs, size: int) -> None:
         gap //= 2
 
 
-@compiled
+@part
 def tell(happened: int, first: Unsigned, waiting: Unsigned, moment: Longs, met: Unsigned, things: int) -> int:
     """An event has happened: those that wait for it have one need less; returns the number of things in ``met``."""
     for k in range(first[happened], first[happened + 1]):
