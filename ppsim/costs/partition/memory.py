@@ -106,6 +106,11 @@ class Content(NamedTuple):
         )
 
 
+_NOTHING = Content()
+Alike = tuple[int, int, int | None, int | None]
+"""A stage, and by their ids what it holds, the layer before it, and its last one; None for a model's ends."""
+
+
 @dataclass(frozen=True)
 class Room:
     """A device's memory, as a question's ``excess``."""
@@ -121,15 +126,28 @@ class Room:
     layer_by_layer: bool = False
     """A recomputation stands inside the backward, a layer after the other."""
     _contents: dict[tuple[int, int], list[Content]] = field(default_factory=dict)
+    _grown: dict[tuple[int, int], Content] = field(default_factory=dict)
     _running: dict[Span, tuple[int, ...]] = field(default_factory=dict)
+    _needed: dict[tuple[int, tuple[Alike, ...]], int] = field(default_factory=dict)
     _answers: dict[tuple[int, tuple[Span, ...]], int] = field(default_factory=dict)
 
     def __call__(self, rank: int, spans: Sequence[Span]) -> int:
         """Bytes that these of its spans need beyond the memory of the device of ``rank``."""
         asked = rank, tuple(spans)
         if asked not in self._answers:
-            self._answers[asked] = self.needed(rank, spans) - int(self.capacity)
+            alike = rank, tuple(map(self._alike, spans))
+            if alike not in self._needed:
+                self._needed[alike] = self.needed(rank, spans)
+            self._answers[asked] = self._needed[alike] - int(self.capacity)
         return self._answers[asked]
+
+    def _alike(self, span: Span) -> Alike:
+        """All that a span's memory follows from: of a model, whose layers are mostly the same one, few differ."""
+        layers = self.layers[span.stage].layers
+        before, after = (
+            id(layers[row]) if 0 <= row < len(layers) - 1 else None for row in (span.begin - 1, span.end - 1)
+        )
+        return span.stage, id(self._content(span)), before, after
 
     @cached_property
     def hopeless(self) -> bool:
@@ -205,7 +223,14 @@ class Room:
     def _content(self, span: Span) -> Content:
         """Of its layers, by those that end where it ends, each with one more before it."""
         layers = self.layers[span.stage]
-        known = self._contents.setdefault((id(layers), span.end), [Content()])
+        known = self._contents.setdefault((id(layers), span.end), [_NOTHING])
         while len(known) <= span.end - span.begin:
-            known.append(known[-1].behind(layers.layers[span.end - len(known)]))
+            known.append(self._with(known[-1], layers.layers[span.end - len(known)]))
         return known[span.end - span.begin]
+
+    def _with(self, content: Content, layer: Layer) -> Content:
+        """One more layer before these; the same object where both are the same."""
+        key = id(content), id(layer)
+        if key not in self._grown:
+            self._grown[key] = content.behind(layer)
+        return self._grown[key]
