@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from ppsim._latest import Latest
 from ppsim.analysis.closed_form import closed_form
 from ppsim.analysis.flow import Executed
 from ppsim.config.experiment import Experiment
@@ -50,7 +51,16 @@ def work(experiment: Experiment, problem: Problem) -> Fraction:
     Cases with the same work train as much in a step, so that their step times can be compared. Where costs follow from
     a model, however it is cut: six operations per token and parameter that it meets, at a device's peak rate.
     """
-    costs, samples, peak = experiment.costs, experiment.samples_per_step, experiment.peak_flops
+    peak, parts = experiment.peak_flops, (experiment.costs, experiment.pipeline, experiment.schedule, problem.costs)
+    return _WORKS.of((peak, *map(id, parts)), lambda: (_work(experiment, problem, peak), parts))[0]
+
+
+_WORKS: Latest[tuple[Fraction, tuple[object, ...]]] = Latest(64)
+"""Work by what it follows from, links not among it."""
+
+
+def _work(experiment: Experiment, problem: Problem, peak: Fraction | None) -> Fraction:
+    costs, samples = experiment.costs, experiment.samples_per_step
     if isinstance(costs, TransformerCosts) and samples is not None and peak is not None:
         return Fraction(6 * active_parameters(costs.model) * samples * costs.tokens) / peak
     weights = experiment.pipeline.microbatch_weights
