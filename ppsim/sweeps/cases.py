@@ -106,7 +106,7 @@ class Resolver:
             of_section.setdefault(key.partition(".")[0].strip(), {})[key] = value
         settings = dict(self._plain)
         for section, its in of_section.items():
-            at = section, json.dumps(its)
+            at = section, repr(its)
             if at not in self._changed:
                 # All changes at once, so that all mistakes in them are told.
                 whole = anchored(yamlfile.override(self._document, changes).data, self.base.path.parent)
