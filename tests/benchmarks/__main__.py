@@ -9,7 +9,6 @@ import argparse
 import csv
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -19,7 +18,7 @@ from typing import Any
 from ppsim.analysis.specify import specify
 from ppsim.engine import simpy_engine
 from ppsim.plan import build, check
-from tests.benchmarks import bare_simpy, growth, sweeping
+from tests.benchmarks import bare_simpy, commands, growth
 from tests.benchmarks.flow import Case, Measured, measure_apart
 from tests.benchmarks.small import alternately
 from tests.simulated import experiment
@@ -28,7 +27,7 @@ SIZES = ("8x64", "32x512", "64x1024", "256x4096", "1024x8192")
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "results" / "reference" / "benchmarks.csv"
 SMALL = REFERENCE.with_name("small_cases.csv")
-SWEEP = REFERENCE.with_name("sweep.csv")
+COMMANDS = REFERENCE.with_name("commands.csv")
 TORCH_UP_TO = 100_000
 """Ranks x microbatches above which PyTorch would take too long."""
 Row = dict[str, Any]
@@ -43,7 +42,7 @@ def main() -> None:
         "--csv", type=Path, help="write the table of the flow to this file, too (default: of all sizes, the reference)"
     )
     parser.add_argument(
-        "--against", type=Path, help="an older checkout, whose small cases and sweep are measured in turn"
+        "--against", type=Path, help="an older checkout, whose small cases and commands are measured in turn"
     )
     given = parser.parse_args()
     if given.csv is None and given.sizes == parser.get_default("sizes"):
@@ -76,15 +75,11 @@ def main() -> None:
         write(of_all_sizes, REFERENCE.with_name("growth.csv"))
         growth.draw(of_all_sizes, REFERENCE.with_name("growth.png"))
 
-    print(
-        f"\nppsim sweep {sweeping.CONFIG.relative_to(ROOT)}, the whole command with two workers: wall time, CPU time\n"
-    )
-    sweep_rows = sweeping.alternately(given.against)
-    show(sweep_rows)
+    print("\nWhole commands: wall time, CPU time of all processes, what they write; best of three\n")
+    command_rows = commands.alternately(given.against)
+    show(command_rows)
     if given.csv == REFERENCE:
-        write(sweep_rows, SWEEP)
-
-    print(f"\nppsim run configs/quickstart.yaml, the whole process with all its files: {whole_process():.2f} s")
+        write(command_rows, COMMANDS)
 
 
 def write(rows: Sequence[Row], path: Path) -> None:
@@ -168,18 +163,9 @@ def flow_row(case: Case, found: Measured, torch: float | None) -> Row:
     }
 
 
-def whole_process() -> float:
-    """Wall seconds of one run from the command line."""
-    with tempfile.TemporaryDirectory() as folder:
-        program = [sys.executable, "-c", "from ppsim.cli import main; main()", "run", "configs/quickstart.yaml"]
-        start = time.perf_counter()
-        subprocess.run([*program, "--out", f"{folder}/run"], cwd=ROOT, check=True, capture_output=True)
-        return time.perf_counter() - start
-
-
 def show(rows: Sequence[Row], header: bool = True) -> None:
     """Rows under their names, each column as wide as its name, or nine places."""
-    widths = {name: max(len(name), 9) for name in rows[0]}
+    widths = {name: max(len(name), 9, *(len(str(row[name])) for row in rows)) for name in rows[0]}
     if header:
         print("  ".join(f"{name:>{width}}" for name, width in widths.items()))
     for row in rows:
