@@ -200,8 +200,13 @@ class Topology:
 
     def nic(self, rank: int) -> str:
         """The NIC that a rank shares with its neighbours, named by node and number."""
-        inside = self._seat[rank] % self.per_node
-        return f"node {self.node(rank)} nic {inside // self.cluster.ranks_per_nic}"
+        return self._nics[rank]
+
+    @cached_property
+    def _nics(self) -> list[str]:
+        """By rank: every message between nodes asks for two of them."""
+        places = (divmod(seat, self.per_node) for seat in self._seat)
+        return [f"node {node} nic {inside // self.cluster.ranks_per_nic}" for node, inside in places]
 
     def near(self, a: int, b: int) -> bool:
         """Whether two ranks are connected by the link within a node."""
