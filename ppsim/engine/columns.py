@@ -12,6 +12,9 @@ from ppsim.ops import Flags, Ints, Longs
 Unsigned = NDArray[np.uint32]
 """Unsigned, so that no code is made for indices below zero: a tenth of the time."""
 
+Records = NDArray[np.void]
+"""All that is known of one thing in one place: what runs at the same time on many ranks lies in many."""
+
 
 class Work(NamedTuple):
     """The Plan as the loops read it: ranks and ops, what each thing waits for, and the routes of the transfers."""

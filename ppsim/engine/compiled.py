@@ -2,8 +2,8 @@
 
 What waits is a *thing* with a number, as in the SimPy engine: op i to start i, op i to end n + i, transfer j to be
 ready 2n + j. Where no transfer has ports, nothing depends on what else happens at the time: a moment is the latest of
-those that it needs, and each rank runs as far as its inputs are known (``free_links``). Otherwise events come
-off a heap in the order of time, and the settle pass closes each instant (``ports``).
+those that it needs, and each rank runs as far as its inputs are known (``free_links``). Otherwise events happen
+in the order of time, and the settle pass closes each instant (``ports``).
 
 Importing this module needs Numba.
 """
@@ -19,11 +19,11 @@ from ppsim.engine.columns import Lanes, Order, Work
 from ppsim.engine.deadlock import explain
 from ppsim.engine.free_links import without_ports
 from ppsim.engine.ports import with_ports
-from ppsim.engine.room import Instant, Queues, Ranks, Times
+from ppsim.engine.room import Agenda, Places, Ranks, Things, prepare
 from ppsim.engine.timeline import NEVER, Recorded, Timeline, finished
 from ppsim.engine.watch import Watch
 from ppsim.errors import ConfigError
-from ppsim.ops import NONE
+from ppsim.ops import NONE, Longs
 from ppsim.plan.table import Plan
 
 
@@ -33,20 +33,29 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     n, t, work = len(plan.ops), len(plan.transfers), _work(plan)
     moment = np.full(2 * n + t, NEVER, np.int64)
     start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
-    if watch is not None:
-        watch.at("simulation", lambda: np.count_nonzero(end >= 0) / max(n, 1))
     if not plan.ports and plan.turns is None:
+        _report(end, watch)
         without_ports(work, Ranks.of(work), moment)
         transfer_start = ready  # nothing to wait for
     else:
-        transfer_start, lanes = np.full(t, NEVER, np.int64), _lanes(plan)
-        room = Instant.of(work), Queues.of(work, lanes)
-        with_ports(work, lanes, _order(plan), room, Times(moment, transfer_start))
+        lanes = _lanes(plan)
+        things, places, agenda = Things.of(work), Places.of(work, lanes), Agenda.of(work, lanes)
+        acts = prepare(work, things, agenda.met)
+        _report(things.ops["end"], watch)
+        with_ports(work, lanes, (things, places, agenda), acts, _order(plan))
+        start[:], end[:], ready[:] = things.ops["start"], things.ops["end"], things.transfers["ready"]
+        transfer_start = things.transfers["start"].copy()
     times = Recorded(start, end, ready, transfer_start)
     if min(moment.min(initial=0), transfer_start.min(initial=0)) < 0:
         np.maximum(moment, NEVER, out=moment)
         raise explain(plan, times)
     return finished(plan, times, compiled=True)
+
+
+def _report(end: Longs, watch: Watch | None) -> None:
+    """Have the watch look at how many ops have ended."""
+    if watch is not None:
+        watch.at("simulation", lambda: np.count_nonzero(end >= 0) / max(len(end), 1))
 
 
 @cache
@@ -61,8 +70,8 @@ def _keep_freed_memory() -> None:
 
 def _work(plan: Plan) -> Work:
     tables = (plan.start_needs, plan.end_needs, plan.transfers.needs)
-    if plan.events.count > np.iinfo(np.uint32).max:
-        raise ConfigError(f"engine: 'compiled' can number 4 billion events, here are {plan.events.count}; use 'simpy'")
+    if plan.events.count > np.iinfo(np.int32).max:
+        raise ConfigError(f"engine: 'compiled' can number 2 billion events, here are {plan.events.count}; use 'simpy'")
     ptr = np.zeros(2 * len(plan.ops) + len(plan.transfers) + 1, np.uint32)
     things = needs = 0
     for table in tables:
@@ -81,16 +90,17 @@ def _work(plan: Plan) -> Work:
 
 
 def _lanes(plan: Plan) -> Lanes:
-    """Lanes in the order of their ports; the lanes at a port in theirs. Lists: most runs have a few dozen routes."""
-    pairs = list(zip(plan.routes.egress.tolist(), plan.routes.ingress.tolist(), strict=True))
-    ports = sorted(set(pairs) - {(NONE, NONE)})
-    lane = {pair: number for number, pair in enumerate(ports)} | {(NONE, NONE): NONE}
+    """Lanes in the order in which routes come to them. Lists: most runs have a few dozen routes."""
+    lane = {(NONE, NONE): NONE}
     at: list[list[int]] = [[] for _ in plan.ports]
-    for number, pair in enumerate(ports):
-        for port in pair:
-            at[port].append(number)
+    pairs = list(zip(plan.routes.egress.tolist(), plan.routes.ingress.tolist(), strict=True))
+    of_route = [lane.setdefault(pair, len(lane) - 1) for pair in pairs]
+    ports = list(lane)[1:]
+    for number, (egress, ingress) in enumerate(ports):
+        at[egress].append(number)
+        at[ingress].append(number)
     return Lanes(
-        np.array([lane[pair] for pair in pairs], np.int32),
+        np.array(of_route, np.int32),
         np.array(ports, np.uint32).reshape(-1, 2),
         np.array([0, *accumulate(map(len, at))], np.uint32),
         np.array(list(chain.from_iterable(at)), np.uint32),

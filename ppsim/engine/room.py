@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ppsim._jit import compiled
-from ppsim.engine.columns import Lanes, Unsigned, Work
+from ppsim.engine.columns import Lanes, Records, Work
+from ppsim.engine.timeline import NEVER
 from ppsim.ops import NONE, Flags, Ints, Longs
 
 
@@ -42,73 +43,141 @@ class Ranks(NamedTuple):
         return cls(at, seen, latest, awaited, waiter, next_waiter, np.arange(ranks)[::-1].copy(), stack)
 
 
-class Instant(NamedTuple):
-    """What waits for each event e, ``waiting[first[e]:first[e + 1]]``; the row that each rank is at, and if it is busy.
+QUEUES = 256
+"""A power of two; more than most runs have different times that ops take, messages hold their ports, or fly."""
+LINE = 64
+"""Bytes that a processor fetches at once; no op and no transfer should lie in two of them."""
 
-    What will end, leave or arrive, a heap of (time, event); things whose needs are all met, to be looked at now.
+OP = np.dtype([("start", "i8"), ("end", "i8"), ("duration", "i8"), ("rank", "u4"), ("waiter", "i4")])
+TRANSFER = np.dtype(
+    [("ready", "i8"), ("start", "i8"), ("route", "u4"), ("waiter", "i4"), ("before", "i4"), ("after", "i4")]
+)
+PAIR = np.dtype([("when", "i8"), ("what", "i8")])
+QUEUE = np.dtype([("due", "i8"), ("first", "i4"), ("last", "i4")])
+
+
+class Things(NamedTuple):
+    """What is known of every op and transfer, and what waits for an event.
+
+    ``start``, ``end`` and ``ready`` are when it was; before that, below ``NEVER`` by as many needs as haven't been met.
+    The ``waiter`` of an op's end, of a transfer's arrival, and, by its number, of any event is the one thing that waits
+    for it, or ``~k`` where that are the ``lists[k]`` things from ``lists[k + 1]`` on; at 0 there are none.
     """
 
-    first: Unsigned
-    waiting: Unsigned
-    at: Longs
-    busy: Flags
-    heap: Longs
-    met: Unsigned
+    ops: Records
+    transfers: Records
+    waiter: Ints
+    lists: Ints
+    awaited: Flags
+    """Whether anything waits for an op to begin, for a transfer to start, for one to leave."""
 
     @classmethod
-    def of(cls, work: Work) -> Instant:
-        """Every rank before its first row."""
-        things, ranks, t = len(work.ptr) - 1, len(work.offsets) - 1, len(work.route)
-        first, waiting = np.zeros(things + 2 * t + 1, np.uint32), np.empty(len(work.event), np.uint32)
-        waiting_for(work.ptr, work.event, first, waiting)
-        heap, met = np.empty((ranks + t, 2), np.int64), np.empty(things + ranks, np.uint32)
-        return cls(first, waiting, work.offsets[:-1].copy(), np.zeros(ranks, np.bool_), heap, met)
+    def of(cls, work: Work) -> Things:
+        """Of these sizes; nothing is filled in."""
+        n, t, needs = len(work.duration), len(work.route), len(work.event)
+        room = np.empty(n * OP.itemsize + t * TRANSFER.itemsize + LINE, np.uint8)
+        begin = -room.__array_interface__["data"][0] % LINE
+        middle, end = begin + n * OP.itemsize, begin + n * OP.itemsize + t * TRANSFER.itemsize
+        waiter, lists = np.zeros(2 * n + 3 * t, np.int32), np.zeros(1 + needs + needs // 2, np.int32)
+        return cls(room[begin:middle].view(OP), room[middle:end].view(TRANSFER), waiter, lists, np.zeros(3, np.bool_))
 
 
-class Queues(NamedTuple):
-    """Which ports are taken; of each lane who waits first and last, of each transfer who waits before and after it.
+class Places(NamedTuple):
+    """The row that each rank is at, if it is busy and until when, and who ends next behind it.
 
-    Lanes that may have one to start, and the first of each of those: (ready time, transfer).
+    Which ports are taken; of each lane who waits first and last, and whether it may have one to start.
     """
 
+    row: Longs
+    busy: Flags
+    due: Longs
+    behind: Ints
     taken: Flags
     head: Ints
     tail: Ints
-    before: Ints
-    after: Ints
-    is_touched: Flags
-    touched: Unsigned
-    turns: Longs
+    touched: Flags
 
     @classmethod
-    def of(cls, work: Work, lanes: Lanes) -> Queues:
-        """All ports are free."""
-        count = len(lanes.ports)
+    def of(cls, work: Work, lanes: Lanes) -> Places:
+        """Every rank before its first row, all ports free."""
+        ranks, count = len(work.offsets) - 1, len(lanes.ports)
+        busy, taken, touched = (np.zeros(size, np.bool_) for size in (ranks, len(lanes.at_ptr) - 1, count))
         head, tail = np.full((2, count), NONE, np.int32)
-        before, after = np.empty((2, len(work.route)), np.int32)
-        taken, is_touched = np.zeros(len(lanes.at_ptr) - 1, np.bool_), np.zeros(count, np.bool_)
-        touched, turns = np.empty(count, np.uint32), np.empty((count, 2), np.int64)
-        return cls(taken, head, tail, before, after, is_touched, touched, turns)
+        due, behind = np.empty(ranks, np.int64), np.empty(ranks, np.int32)
+        return cls(work.offsets[:-1].copy(), busy, due, behind, taken, head, tail, touched)
 
 
-class Times(NamedTuple):
-    """When each thing was, and when each transfer started; ``NEVER`` what hasn't been.
+class Agenda(NamedTuple):
+    """What is to be done: tell of events that have happened, put off what takes some time (how long, who), let act.
 
-    With ports, a thing is below ``NEVER`` by as many of its needs as haven't been met.
+    What will end, leave or arrive waits in queues; their first ones, and what is in none, in a heap of (time, number).
+    Of what takes the same time one comes after the other, so that it needs no sorting: it is appended to a queue.
+    At last, the lanes that may have a transfer to start, and that (when it was ready, its number).
     """
 
-    moment: Longs
-    transfer_start: Longs
+    told: Ints
+    new: Records
+    met: Ints
+    queues: Records
+    heap: Records
+    turns: Records
+
+    @classmethod
+    def of(cls, work: Work, lanes: Lanes) -> Agenda:
+        """Every rank may act."""
+        n, t, ranks, count = len(work.duration), len(work.route), len(work.offsets) - 1, len(lanes.ports)
+        told, new = np.empty(2 * n + count + 3, np.int32), np.empty(count + 1, PAIR)
+        met, queues = np.empty(2 * n + t + ranks, np.int32), np.empty(QUEUES, QUEUE)
+        met[:ranks], queues["first"] = np.arange(ranks), NONE
+        return cls(told, new, met, queues, np.empty(QUEUES + ranks + t + 1, PAIR), np.empty(count, PAIR))
+
+
+def prepare(work: Work, things: Things, met: Ints) -> int:
+    """Fill in all that is known before the run; those that can act at once are in ``met``; returns how many."""
+    n, t, acts = len(things.ops), len(things.transfers), fill_in(work, things, met)
+    things.ops["waiter"], things.transfers["waiter"] = things.waiter[n : 2 * n], things.waiter[2 * n + 2 * t :]
+    return acts
 
 
 @compiled
-def waiting_for(ptr: Unsigned, event: Unsigned, first: Unsigned, waiting: Unsigned) -> None:
-    """Fill in what waits for each event e, ``waiting[first[e]:first[e + 1]]``; ``first`` is all zeros before."""
-    for awaited in event:
-        first[awaited] += 1
-    for e in range(len(first) - 1):
-        first[e + 1] += first[e]
-    for thing in range(len(ptr) - 1):
-        for k in range(ptr[thing], ptr[thing + 1]):
-            first[event[k]] -= 1
-            waiting[first[event[k]]] = thing
+def fill_in(work: Work, things: Things, met: Ints) -> int:
+    """All but the waiters of ops and transfers; the ranks are in ``met`` already."""
+    offsets, rank_of, duration, ptr, event, route, _, _ = work
+    ops, transfers, waiter, lists, awaited = things
+    n, t, acts = len(ops), len(transfers), len(offsets) - 1
+    for e in event:
+        waiter[e] += 1
+        if e < n:
+            awaited[0] = True
+        elif 2 * n <= e < 2 * n + 2 * t:
+            awaited[1 if e < 2 * n + t else 2] = True
+    size = 1
+    for e in range(len(waiter)):
+        count = waiter[e]
+        if count == 0:
+            waiter[e] = NONE
+        elif count > 1:
+            waiter[e] = ~size
+            size += 1 + count
+    for thing in range(2 * n + t):
+        begin, end = ptr[thing], ptr[thing + 1]
+        needs = NEVER - (end - begin)
+        if thing < n:
+            op = ops[thing]
+            op.start, op.duration, op.rank = needs, duration[thing], rank_of[thing]
+        elif thing < 2 * n:
+            ops[thing - n].end = needs
+        else:
+            transfer = transfers[thing - 2 * n]
+            transfer.ready, transfer.start, transfer.route = needs, NEVER, route[thing - 2 * n]
+            if needs == NEVER:
+                met[acts] = len(offsets) - 1 + thing - 2 * n
+                acts += 1
+        for k in range(begin, end):
+            place = ~waiter[event[k]]
+            if place < 0:
+                waiter[event[k]] = thing
+            else:
+                lists[place] += 1
+                lists[place + lists[place]] = thing
+    return acts

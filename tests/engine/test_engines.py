@@ -20,6 +20,7 @@ from tests.engine.strategies import plans
 from tests.simulated import simulate
 
 compiled = pytest.importorskip("ppsim.engine.compiled", reason="Numba is not installed")
+room = pytest.importorskip("ppsim.engine.room", reason="Numba is not installed")
 SOME = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 MANY = settings(SOME, max_examples=120)
 THOUSANDS = settings(SOME, max_examples=3000)
@@ -79,6 +80,16 @@ def test_the_order_of_simultaneous_events_changes_nothing(plan: Plan, seed: int)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simpy, "Environment", Shuffled)
         assert answer(simpy_engine, plan) == found
+
+
+@MANY
+@given(plans(), st.sampled_from([1, 2, 8]))
+def test_how_many_queues_the_compiled_engine_has_changes_nothing(plan: Plan, queues: int) -> None:
+    """With few, most of them are shared by things that take different times, and what comes too early for its own one
+    goes into the heap."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(room, "QUEUES", queues)
+        assert answer(compiled, plan) == answer(simpy_engine, plan)
 
 
 @SOME
