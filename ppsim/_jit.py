@@ -18,8 +18,9 @@ class Loop(Generic[P, T]):
     for Numba longer than it could save. The result is the same: integers within 64 bits.
     """
 
-    def __init__(self, function: Callable[P, T]) -> None:
-        self._function = function
+    def __init__(self, function: Callable[P, T], makes: bool = False) -> None:
+        """Of a function that makes lists or arrays of its own, or else only fills those that it gets."""
+        self._function, self._makes = function, makes
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -29,27 +30,28 @@ class Loop(Generic[P, T]):
     @cached_property
     def compiled(self) -> Callable[P, T]:
         """The same as machine code. Raises ImportError where Numba isn't installed."""
-        return compiled(self._function)
+        return compiled(self._function, self._makes)
 
     def run(self, machine_code: bool) -> Callable[P, T]:
         """Whichever is wanted."""
         return self.compiled if machine_code else self._function
 
 
-def compiled(function: Callable[P, T]) -> Callable[P, T]:
+def compiled(function: Callable[P, T], makes: bool = False) -> Callable[P, T]:
     """The function, compiled at its first call; the machine code is kept on disk where there is a place for it."""
     try:
-        return _compiled(function, cache=True)
+        return _compiled(function, cache=True, _nrt=makes)
     except RuntimeError:  # neither the package's folder nor the user's cache can be written
-        return _compiled(function)
+        return _compiled(function, _nrt=makes)
 
 
 def part(function: Callable[P, T]) -> Callable[P, T]:
     """What compiled loops of the same file call, and Python never: it becomes a part of their machine code."""
-    return _compiled(function, no_cpython_wrapper=True)
+    return _compiled(function, no_cpython_wrapper=True, _nrt=False)
 
 
 def _compiled(function: Callable[P, T], **options: bool) -> Callable[P, T]:
+    """By options that have Numba write less code: none for division by 0, for C's callers, for counting references."""
     from numba import njit
 
     make = cast(Callable[..., Callable[[Callable[P, T]], Callable[P, T]]], njit)

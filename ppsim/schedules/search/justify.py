@@ -92,7 +92,7 @@ def play(
     )  # fmt: skip
 
 
-@Loop
+@partial(Loop, makes=True)
 def _play(
     rank: Ints, duration: Ints, inputs: Ints, own: Ints, other: Ints, lag: Ints, take: Ints, give: Ints,
     order: Ints, limit: Ints, release: Ints, tolerance: int, window: int,

@@ -70,7 +70,7 @@ def shared_credit(instance: Instance) -> Ints:
     return credit
 
 
-@Loop
+@partial(Loop, makes=True)
 def _dispatch(
     ranks: int, stages: int, m: int, rank_of: Ints, held_at: Ints, held: Ints, duration: Ints, hop: Ints, take: Ints,
     keep: Ints, limit: Ints, credit: Ints, reserve: Ints, forward_first: bool, hold: bool, patient: bool,
