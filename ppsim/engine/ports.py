@@ -79,8 +79,7 @@ def with_ports(work: Work, lanes: Lanes, room: tuple[Things, Places, Agenda], ac
     if order is not None:
         mine, theirs, rivals_ptr, rivals, ties, waits_turn, has_left = order
     n, t, p, q = len(ops), len(transfers), len(at), len(queues)
-    tells = news = touches = coming = 0 * acts  # of a plain 0 push would be compiled a second time
-    now = 0
+    tells = news = touches = coming = now = 0 * acts  # of a plain 0 all types would be worked out a second time
     while True:
         while tells:  # what waits for what has happened has one need less
             tells -= 1

@@ -118,13 +118,14 @@ def _explain(spans: Spans, graph: _Graph, places: _Places, found: Longs, by_wind
     since, until = spans
     ptr, events, rank, kind, producer, src, second, times, ready, arrival, until_ready = graph
     window, begins, ends = places
-    n, t, count = len(rank), len(producer), 0
+    n, t, zero = len(rank), len(producer), int(np.int64(0))
+    count, none = zero, zero - 1  # of plain numbers Numba would work out all types a second time
     for row in range(n):
         if until[row] <= since[row]:
             continue
-        begin, half = since[row], 0
+        begin, half = since[row], zero
         while half < 2:
-            end, halves = until[row], 1
+            end, halves = until[row], zero + 1
             if len(second):
                 over = begin
                 for k in range(ptr[row], ptr[row + 1]):
@@ -135,7 +136,7 @@ def _explain(spans: Spans, graph: _Graph, places: _Places, found: Longs, by_wind
                         over = max(over, times[events[k]])
                 if halves == 2 and half == 0:
                     end = min(over, end)
-            last, when, best, own, held = -1, -1, -1, -1, -1
+            last = when = best = own = held = none
             for k in range(ptr[row], ptr[row + 1]):
                 event, sort, mine = events[k], 0, -1
                 j = event - 2 * (n + t)

@@ -88,7 +88,7 @@ def _split(rows: _Rows, held: _Held, own: Longs, owner: Ints, others: _Changes) 
     of_row, tail = rows
     group, size, since, until, times = held
     when, change = others
-    n, count = len(of_row), 0
+    n, count = len(of_row), int(np.int64(0))  # of a plain 0 Numba would work out all types a second time
     for i in range(len(group)):
         if times[until[i]] <= times[since[i]]:
             continue
@@ -115,12 +115,13 @@ def _sort(places: tuple[Ints, Longs, Longs], first: Longs, others: _Changes, roo
     owner, free, begins = places
     when, change = others
     when_before, change_before = room
+    zero = int(np.int64(0))
     for k in range(len(owner)):
         place = free[owner[k]]
         when[place], change[place] = when_before[k], change_before[k]
         free[owner[k]] += 1
     for group in range(len(first) - 1):
-        stretches = 0
+        stretches = zero
         for i in range(first[group], first[group + 1]):
             if i == first[group] or when[i] < when[i - 1]:
                 begins[stretches] = i
@@ -129,7 +130,7 @@ def _sort(places: tuple[Ints, Longs, Longs], first: Longs, others: _Changes, roo
         while stretches > 1:
             for pair in range(0, stretches - 1, 2):
                 to, middle, high = begins[pair], begins[pair + 1], begins[pair + 2]
-                length, i = middle - to, 0
+                length, i = middle - to, zero
                 for k in range(length):  # of the first there is a copy; what is left of the second is in its place
                     when_before[k], change_before[k] = when[to + k], change[to + k]
                 while i < length:

@@ -128,7 +128,8 @@ def chain(run: Run, last: int) -> Longs:
 def _follow(event: int, graph: _Graph, holder: Longs, arrival: Sorts, chain: Longs) -> int:
     """Fill in the chain that ends with the event; returns its length. No ``holder`` at all: no transfer queued."""
     rank, kind, tail, duration, start, end, sent, producer, times = graph
-    n, t, length = len(rank), len(producer), 0
+    n, t, zero = len(rank), len(producer), int(np.int64(0))
+    length, none = zero, zero + NONE  # of plain numbers Numba would work out all types a second time
     while event != NONE:
         chain[length] = event
         length += 1
@@ -144,7 +145,7 @@ def _follow(event: int, graph: _Graph, holder: Longs, arrival: Sorts, chain: Lon
         else:
             thing = event
             ptr, needs = start
-        latest, when, best = NONE, -1, -1
+        latest = when = best = none
         for k in range(ptr[thing], ptr[thing + 1]):
             other = needs[k]
             if times[other] < when:
