@@ -22,7 +22,7 @@ def without_ports(work: Work, room: Ranks, moment: Longs) -> None:
     offsets, rank_of, duration, ptr, event, route, occupancy, latency = work
     at, seen, latest, awaited, waiter, next_waiter, runnable, stack = room
     n, t, ranks = len(duration), len(route), len(offsets) - 1
-    tasks, asked = ranks, 0
+    tasks, asked = ranks, 0 * ranks  # of a plain 0 Numba would work out all types a second time
     while tasks or asked < t:
         depth, missing = 0, NEVER
         if tasks:

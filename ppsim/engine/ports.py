@@ -34,7 +34,7 @@ def push(heap: Records, size: int, when: int, what: int) -> int:
 def replace(heap: Records, size: int, when: int, what: int) -> None:
     """Put a pair into a heap of that size in the place of its first, which has the least first number."""
     heap[size].when = when  # so that there is a second child always
-    place, child = 0, 1
+    place, child = 0 * size, 1 + 0 * size  # of plain 0 and 1 Numba would work out all types a second time
     while child < size:
         child += heap[child + 1].when < heap[child].when  # a branch would be guessed wrong half of the time
         if when <= heap[child].when:
@@ -117,7 +117,7 @@ def with_ports(work: Work, lanes: Lanes, room: tuple[Things, Places, Agenda], ac
                 transfers[(queue.last - p) >> 1].after = who
             queue.last = who
             queue.due = when
-        news = 0
+        news = 0 * acts
         if acts:
             acts -= 1
             who = met[acts]

@@ -151,7 +151,7 @@ def fill_in(work: Work, things: Things, met: Ints) -> int:
             awaited[0] = True
         elif 2 * n <= e < 2 * n + 2 * t:
             awaited[1 if e < 2 * n + t else 2] = True
-    size = 1
+    size = 1 + 0 * n  # of a plain 1 Numba would work out all types a second time
     for e in range(len(waiter)):
         count = waiter[e]
         if count == 0:

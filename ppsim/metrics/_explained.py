@@ -118,8 +118,8 @@ def _explain(spans: Spans, graph: _Graph, places: _Places, found: Longs, by_wind
     since, until = spans
     ptr, events, rank, kind, producer, src, second, times, ready, arrival, until_ready = graph
     window, begins, ends = places
-    n, t, zero = len(rank), len(producer), int(np.int64(0))
-    count, none = zero, zero - 1  # of plain numbers Numba would work out all types a second time
+    n, t = len(rank), len(producer)
+    count, zero, none = 0 * n, 0 * n, 0 * n - 1  # of plain numbers Numba would work out all types a second time
     for row in range(n):
         if until[row] <= since[row]:
             continue
@@ -163,11 +163,10 @@ def _explain(spans: Spans, graph: _Graph, places: _Places, found: Longs, by_wind
             found[0, count], found[1, count], found[2, count], found[3, count] = begin, free, sent, starts
             found[4, count], found[5, count], found[6, count], found[7, count] = end, row, cause, last
             found[8, count], found[9, count] = transfer, (own - 2 * n) % t if own >= 0 else -1
-            count += 1
             if end > begins[place] and begin < ends[place]:
                 by_window[place, _BLOCKED] += free - begin
                 by_window[place, cause] += sent - free
                 by_window[place, _QUEUE] += starts - sent
                 by_window[place, _TRANSFER] += end - starts
-            begin, half = end, half + 3 - halves
+            begin, half, count = end, half + 3 - halves, count + 1
     return count

@@ -88,7 +88,8 @@ def _split(rows: _Rows, held: _Held, own: Longs, owner: Ints, others: _Changes) 
     of_row, tail = rows
     group, size, since, until, times = held
     when, change = others
-    n, count = len(of_row), int(np.int64(0))  # of a plain 0 Numba would work out all types a second time
+    n = len(of_row)
+    count = 0 * n  # of a plain 0 Numba would work out all types a second time
     for i in range(len(group)):
         if times[until[i]] <= times[since[i]]:
             continue
@@ -115,7 +116,7 @@ def _sort(places: tuple[Ints, Longs, Longs], first: Longs, others: _Changes, roo
     owner, free, begins = places
     when, change = others
     when_before, change_before = room
-    zero = int(np.int64(0))
+    zero = 0 * len(owner)  # of a plain 0 Numba would work out all types a second time
     for k in range(len(owner)):
         place = free[owner[k]]
         when[place], change[place] = when_before[k], change_before[k]

@@ -128,8 +128,8 @@ def chain(run: Run, last: int) -> Longs:
 def _follow(event: int, graph: _Graph, holder: Longs, arrival: Sorts, chain: Longs) -> int:
     """Fill in the chain that ends with the event; returns its length. No ``holder`` at all: no transfer queued."""
     rank, kind, tail, duration, start, end, sent, producer, times = graph
-    n, t, zero = len(rank), len(producer), int(np.int64(0))
-    length, none = zero, zero + NONE  # of plain numbers Numba would work out all types a second time
+    n, t = len(rank), len(producer)
+    length, none = 0 * n, NONE + 0 * n  # of plain numbers Numba would work out all types a second time
     while event != NONE:
         chain[length] = event
         length += 1
