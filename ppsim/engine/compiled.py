@@ -31,25 +31,26 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
     _keep_freed_memory()
     n, t, work = len(plan.ops), len(plan.transfers), _work(plan)
-    moment = np.full(2 * n + t, NEVER, np.int64)
-    start, end, ready = moment[:n], moment[n : 2 * n], moment[2 * n :]
+    room = np.empty(2 * n + 3 * t, np.int64)
+    start, end, transfer_start = room[:n], room[n : 2 * n], room[2 * n : 2 * n + t]
     if not plan.ports and plan.turns is None:
+        room[: 2 * n + t] = NEVER
         _report(end, watch)
-        without_ports(work, Ranks.of(work), moment)
-        transfer_start = ready  # nothing to wait for
+        without_ports(work, Ranks.of(work), room[: 2 * n + t])
+        ready = transfer_start  # nothing to wait for
     else:
         lanes = _lanes(plan)
         things, places, agenda = Things.of(work), Places.of(work, lanes), Agenda.of(work, lanes)
         acts = prepare(work, things, agenda.met)
         _report(things.ops["end"], watch)
         with_ports(work, lanes, (things, places, agenda), acts, _order(plan))
-        start[:], end[:], ready[:] = things.ops["start"], things.ops["end"], things.transfers["ready"]
-        transfer_start = things.transfers["start"].copy()
+        start[:], end[:], transfer_start[:] = things.ops["start"], things.ops["end"], things.transfers["start"]
+        ready = things.transfers["ready"].copy()
     times = Recorded(start, end, ready, transfer_start)
-    if min(moment.min(initial=0), transfer_start.min(initial=0)) < 0:
-        np.maximum(moment, NEVER, out=moment)
+    if min(room[: 2 * n + t].min(initial=0), ready.min(initial=0)) < 0:
+        np.maximum(room[: 2 * n + t], NEVER, out=room[: 2 * n + t])
         raise explain(plan, times)
-    return finished(plan, times, compiled=True)
+    return finished(plan, times, compiled=True, room=room)
 
 
 def _report(end: Longs, watch: Watch | None) -> None:

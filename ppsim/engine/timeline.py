@@ -37,21 +37,30 @@ class Timeline:
     """When each transfer left, as recorded; None: its occupancy after it started."""
     compiled: bool = False
     """Whether the compiled engine made it, so that Numba is there to compile what goes through all events, too."""
+    room: Longs | None = None
+    """Room for the time of every event, where start, end and transfer_start lie already; the rest isn't filled in."""
 
     @cached_property
     def left(self) -> Longs:
         """When each transfer freed its ports."""
         if self.transfer_left is not None:
             return self.transfer_left
-        return self._later(self.transfer_start, self.plan.routes.occupancy)
+        return self._later(self.transfer_start, self.plan.routes.occupancy, self._part(1))
 
     @cached_property
     def arrive(self) -> Longs:
         """When each transfer was there."""
-        return self._later(self.left, self.plan.routes.latency)
+        return self._later(self.left, self.plan.routes.latency, self._part(2))
 
-    def _later(self, since: Longs, by_route: Longs) -> Longs:
-        return since + by_route[self.plan.transfers.route] if by_route.any() else since
+    def _later(self, since: Longs, by_route: Longs, room: Longs | None) -> Longs:
+        return np.add(since, by_route[self.plan.transfers.route], out=room) if np.any(by_route) else since
+
+    def _part(self, number: int) -> Longs | None:
+        """The room for when transfers start (0), leave (1), or arrive (2)."""
+        if self.room is None:
+            return None
+        first, count = 2 * len(self.start), len(self.ready)
+        return self.room[first + number * count : first + (number + 1) * count]
 
     @property
     def carried(self) -> Moments:
@@ -61,7 +70,13 @@ class Timeline:
     @cached_property
     def times(self) -> Longs:
         """The time of every event of the plan, by its number."""
-        return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
+        if self.room is None:
+            return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
+        for number, moments in enumerate((self.left, self.arrive), start=1):
+            part = self._part(number)
+            if part is not None and not np.may_share_memory(part, moments):
+                part[:] = moments
+        return self.room
 
     @cached_property
     def makespan(self) -> int:
@@ -132,7 +147,7 @@ class Recorded(NamedTuple):
     """None: its occupancy after it started."""
 
 
-def finished(plan: Plan, times: Recorded, compiled: bool = False) -> Timeline:
+def finished(plan: Plan, times: Recorded, compiled: bool = False, room: Longs | None = None) -> Timeline:
     """A Timeline from what an engine recorded; the second row of an atomic pair gets the start of its first.
 
     Its plan says whose turn it was, where messages took turns.
@@ -140,4 +155,4 @@ def finished(plan: Plan, times: Recorded, compiled: bool = False) -> Timeline:
     if plan.atomic:
         tail = np.flatnonzero(plan.tail)
         times.start[tail] = times.start[tail - 1]
-    return Timeline(taken(plan, times.end), *times, compiled=compiled)
+    return Timeline(taken(plan, times.end), *times, compiled, room)
