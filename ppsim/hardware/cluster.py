@@ -220,7 +220,10 @@ class Topology:
 
     def link(self, a: int, b: int) -> Link:
         """The link between two ranks, overrides applied."""
-        link = (self.cluster.intra_node if self.near(a, b) else self.cluster.inter_node) or FREE
+        return self._link(a, b, self.near(a, b))
+
+    def _link(self, a: int, b: int, near: bool) -> Link:
+        link = (self.cluster.intra_node if near else self.cluster.inter_node) or FREE
         override = self._overrides.get(frozenset((a, b))) if self._overrides else None
         if override is None:
             return link
@@ -232,12 +235,14 @@ class Topology:
 
     def route(self, a: int, b: int) -> Route:
         """Link and ports from rank a to rank b: within a node a pair per rank, between nodes the NICs' pairs."""
-        link = self.link(a, b)
+        near = self.near(a, b)
+        return self._through(self._link(a, b, near), a, b, near)
+
+    def _through(self, link: Link, a: int, b: int, near: bool) -> Route:
         if not link.has_ports:
             return Route(link, None, None)
-        if self.near(a, b):
-            return Route(link, f"rank {a} egress", f"rank {b} ingress")
-        return Route(link, f"{self.nic(a)} egress", f"{self.nic(b)} ingress")
+        source, target = (f"rank {a}", f"rank {b}") if near else (self.nic(a), self.nic(b))
+        return Route(link, f"{source} egress", f"{target} ingress")
 
     @property
     def replica_link(self) -> Link:
@@ -247,9 +252,4 @@ class Topology:
 
     def replica_route(self, rank: int) -> Route:
         """Link and ports of gradient sync between a rank and its copies in other pipelines."""
-        link = self.replica_link
-        if not link.has_ports:
-            return Route(link, None, None)
-        if self.cluster.replicas_on_node:
-            return Route(link, f"rank {rank} egress", f"rank {rank} ingress")
-        return Route(link, f"{self.nic(rank)} egress", f"{self.nic(rank)} ingress")
+        return self._through(self.replica_link, rank, rank, bool(self.cluster.replicas_on_node))
