@@ -26,6 +26,9 @@ from ppsim.errors import ConfigError
 from ppsim.ops import NONE, Longs
 from ppsim.plan.table import Plan
 
+MOST_EVENTS = 2**31 - 1
+"""As many as the loops can number."""
+
 
 def run(plan: Plan, watch: Watch | None = None) -> Timeline:
     """Simulate the plan. Raises DeadlockError where ranks wait for ever."""
@@ -47,7 +50,7 @@ def run(plan: Plan, watch: Watch | None = None) -> Timeline:
         start[:], end[:], transfer_start[:] = things.ops["start"], things.ops["end"], things.transfers["start"]
         ready = things.transfers["ready"].copy()
     times = Recorded(start, end, ready, transfer_start)
-    if min(room[: 2 * n + t].min(initial=0), ready.min(initial=0)) < 0:
+    if room[: 2 * n + t].min(initial=0) < 0:
         np.maximum(room[: 2 * n + t], NEVER, out=room[: 2 * n + t])
         raise explain(plan, times)
     return finished(plan, times, compiled=True, room=room)
@@ -71,7 +74,7 @@ def _keep_freed_memory() -> None:
 
 def _work(plan: Plan) -> Work:
     tables = (plan.start_needs, plan.end_needs, plan.transfers.needs)
-    if plan.events.count > np.iinfo(np.int32).max:
+    if plan.events.count > MOST_EVENTS:
         raise ConfigError(f"engine: 'compiled' can number 2 billion events, here are {plan.events.count}; use 'simpy'")
     ptr = np.zeros(2 * len(plan.ops) + len(plan.transfers) + 1, np.uint32)
     things = needs = 0
