@@ -36,7 +36,9 @@ def _by_class(value: object) -> str:
 
 def _without_nothing(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_nothing(item) for key, item in value.items() if item is not None}
+        some = {key: item for key, item in value.items() if item is not None}
+        nested = {key: _without_nothing(item) for key, item in some.items() if isinstance(item, dict | list)}
+        return {**some, **nested}
     return [_without_nothing(item) for item in value] if isinstance(value, list) else value
 
 

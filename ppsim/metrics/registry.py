@@ -76,8 +76,8 @@ def tables(run: Run) -> Row:
 def rows(run: Run, scope: Scope) -> list[Row] | None:
     """A row per rank, stage, link or pair, with every metric of that scope; None where the run doesn't know of them."""
     keys = _KEYS[scope](run)
-    if keys is None:
-        return None
+    if not keys:
+        return keys
     columns = {name: _column(found.of(run), len(keys)) for name, found in known(scope).items()}
     return [key | dict(zip(columns, values, strict=True)) for key, *values in zip(keys, *columns.values(), strict=True)]
 
