@@ -55,12 +55,19 @@ class Timeline:
     def _later(self, since: Longs, by_route: Longs, room: Longs | None) -> Longs:
         return np.add(since, by_route[self.plan.transfers.route], out=room) if np.any(by_route) else since
 
+    @cached_property
+    def _own_room(self) -> Longs | None:
+        """The room, unless this is a changed copy, whose times lie elsewhere."""
+        mine = (self.start, self.end, self.transfer_start)
+        there = self.room is not None and all(np.may_share_memory(self.room, part) for part in mine if len(part))
+        return self.room if there else None
+
     def _part(self, number: int) -> Longs | None:
         """The room for when transfers start (0), leave (1), or arrive (2)."""
-        if self.room is None:
+        if self._own_room is None:
             return None
         first, count = 2 * len(self.start), len(self.ready)
-        return self.room[first + number * count : first + (number + 1) * count]
+        return self._own_room[first + number * count : first + (number + 1) * count]
 
     @property
     def carried(self) -> Moments:
@@ -70,13 +77,13 @@ class Timeline:
     @cached_property
     def times(self) -> Longs:
         """The time of every event of the plan, by its number."""
-        if self.room is None:
+        if self._own_room is None:
             return np.concatenate([self.start, self.end, self.transfer_start, self.left, self.arrive])
         for number, moments in enumerate((self.left, self.arrive), start=1):
             part = self._part(number)
             if part is not None and not np.may_share_memory(part, moments):
                 part[:] = moments
-        return self.room
+        return self._own_room
 
     @cached_property
     def makespan(self) -> int:

@@ -136,3 +136,16 @@ def test_a_chain_of_thousands_of_transfers(engine: str) -> None:
     )
     assert len(result.plan.transfers) == 5000
     assert result.timeline.makespan == 3_000_000
+
+
+def test_a_changed_copy_of_a_timeline_has_its_own_times() -> None:
+    """Of a compiled run the times of all events lie together; a copy whose ops end later doesn't show those."""
+    cluster = {"ranks_per_node": 1, "inter_node": {"bandwidth": "10 GB/s", "latency": "5 us"}}
+    before = simulate("1f1b", 2, 4, engine="compiled", costs={"message": "1 MB"}, cluster=cluster).timeline
+    assert np.array_equal(before.arrive - before.transfer_start, np.full(8, 105_000))  # 1 MB / 10 GB/s + 5 us
+    n = len(before.end)
+    later = replace(before, end=before.end + 1)
+    assert np.array_equal(later.times[n : 2 * n], before.times[n : 2 * n] + 1)
+    for timeline in (before, later):
+        parts = (timeline.start, timeline.end, timeline.transfer_start, timeline.left, timeline.arrive)
+        assert np.array_equal(timeline.times, np.concatenate(parts))
