@@ -7,6 +7,7 @@ import gc
 import os
 import signal
 import sys
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -78,7 +79,11 @@ app.command()(calibrate.calibrate)
 app.command("import", no_args_is_help=True)(import_.import_)
 
 
+_asked_to_stop = Event()
+
+
 def _interrupted(*_: object) -> None:
+    _asked_to_stop.set()
     typer.echo("interrupted; nothing is half-written", err=True)
     raise SystemExit(INTERRUPTED)
 
@@ -100,6 +105,7 @@ def main() -> None:
 
     gc.set_threshold(*RARELY)
     streams.prepare()
+    _asked_to_stop.clear()
     signal.signal(signal.SIGINT, _interrupted)
     try:
         app()
@@ -120,6 +126,8 @@ def main() -> None:
         typer.echo("not enough memory for so many ops; fewer ranks, microbatches or steps need less", err=True)
         sys.exit(WRONG_INPUT)
     except Exception as error:
+        if _asked_to_stop.is_set():  # amid a call from pydantic, which makes it an error of its own
+            sys.exit(INTERRUPTED)
         if isinstance(error, OSError) and (said := _said_by_the_system(error)):
             typer.echo(said, err=True)
             sys.exit(WRONG_INPUT)

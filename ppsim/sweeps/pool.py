@@ -5,10 +5,14 @@ joblib, which wraps both, returns a Dask cluster's results only when all are the
 
 from __future__ import annotations
 
+import signal
 import socket
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,6 +62,23 @@ class Pool(ABC):
         """End the workers, or leave the cluster; batches that still run are lost."""
 
 
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Ctrl-C, which a terminal sends to all processes, comes afterwards, and never to those that are started here.
+
+    They leave it to their parent, but only once they have begun: before, it would end each with a traceback.
+    """
+    if sys.platform == "win32":  # has no such masks
+        yield
+        return
+    resource_tracker.ensure_running()  # else it is started in here, and lets interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class LocalPool(Pool):
     """Processes of this machine."""
 
@@ -71,7 +92,8 @@ class LocalPool(Pool):
 
     def submit(self, base: Base, tasks: Sequence[Task]) -> Future[list[Row]]:
         """A batch's rows, some time."""
-        future: Future[list[Row]] = self._executor.submit(run_batch, base, tasks)
+        with _interrupts_held_back():
+            future: Future[list[Row]] = self._executor.submit(run_batch, base, tasks)
         return future
 
     def died(self, error: BaseException) -> bool:

@@ -236,6 +236,27 @@ def test_interrupt_leaves_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "results" / "x").exists()
 
 
+def test_interrupt_is_no_bug_of_whoever_makes_an_error_of_it() -> None:
+    """As pydantic does, while it asks us how something is written: its error is none that we report."""
+    script = """
+import os, signal
+from pydantic import BaseModel, field_serializer
+from ppsim.cli import app
+
+class Written(BaseModel):
+    x: int
+    @field_serializer("x")
+    def write(self, x):
+        os.kill(os.getpid(), signal.SIGINT)
+        return x
+
+app.app = lambda: Written(x=1).model_dump_json()
+app.main()
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (130, "interrupted; nothing is half-written\n")
+
+
 def test_python_says_what_is_wrong_with_an_argument(config: Path) -> None:
     experiment = ppsim.load(config)
     for wrong, message in (

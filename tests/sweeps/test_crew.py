@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,9 +15,10 @@ import pytest
 from ppsim.sweeps.cases import Base, Case
 from ppsim.sweeps.crew import SUSPECT, Crew
 from ppsim.sweeps.db import Row, SweepFile
-from ppsim.sweeps.pool import Pool
+from ppsim.sweeps.pool import LocalPool, Pool
 from ppsim.sweeps.run import run
 from ppsim.sweeps.work import Task
+from tests.sweeps.sweeping import workers_of
 
 FIGURES = {"work_s": 1.0, "step_time_s": 1.0, "bubble_ratio": 0.5}
 
@@ -117,3 +121,20 @@ def test_workers_begin_while_cases_are_listed(deadly: Sequence[str], tmp_path: P
         assert file.counts() == {"skipped": 1, "ok": 3 - len(deadly), **({"failed": 1} if deadly else {})}
     if not deadly:
         assert pool.asked == {"case 1": 1, "case 2": 1, "case 3": 1}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_ctrl_c_never_reaches_a_worker() -> None:
+    """Not even while it starts, when it would end with a traceback: it is started with SIGINT blocked. Its parent goes
+    on seeing it."""
+    pool = LocalPool(2, 2)
+    try:
+        pool.submit(Base("{}", Path("x")), [])
+        workers = workers_of(os.getpid())
+        assert len(workers) == 2
+        for worker in workers:
+            status = dict(line.split(":\t") for line in Path(f"/proc/{worker}/status").read_text().splitlines())
+            assert int(status["SigBlk"], 16) >> (signal.SIGINT - 1) & 1  # bit 0 is signal 1
+        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        pool.close()
