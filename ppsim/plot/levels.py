@@ -48,7 +48,8 @@ def dense(time: Longs, held: Longs, end: int, columns: int, reach: float) -> tup
     at_edges = np.stack([np.interp(edges, np.append(time, end), category) for category in until.T])
     width = max(round(reach), 1)
     mean = (smooth(np.diff(at_edges) / (end / columns), width) / smooth(np.ones((1, columns)), width)).T
-    # Averaging spreads what is held beyond the moment when it is first held: never above the most.
-    most, average = highest.sum(axis=1), mean.sum(axis=1)
-    mean *= np.minimum(1, most / np.maximum(average, 1e-9))[:, None]
+    # Averaging spreads what is held beyond the moment when it is first held. What would lie above the most is cut off
+    # the top of the stack: what is held all the time, at its bottom, stays as high as it is.
+    upper = np.minimum(np.cumsum(mean, axis=1), highest.sum(axis=1)[:, None])
+    mean = np.diff(upper, axis=1, prepend=0)
     return Steps(edges, highest), Steps(edges, mean)

@@ -171,6 +171,15 @@ def test_what_is_held_when_a_column_begins_counts_in_it_and_nothing_counts_befor
     assert mean.held.ravel() == pytest.approx([0, 0, 2.5, 5, 5, 5, 5, 1.25, 0, 0])
 
 
+def test_the_mean_of_what_is_held_all_the_time_is_that():
+    # 7 bytes always; above them 4 more from 500 ns on. Averaged over two columns of 100 ns to either side that would be
+    # 4/9 and 12/9 before 500 ns, where it isn't held at all, and 4 - 12/9 and 4 - 4/9 after.
+    most, mean = levels.dense(np.array([0, 500]), np.array([[7, 0], [7, 4]]), 1000, columns=10, reach=3)
+    assert most.held.tolist() == [[7, 0]] * 5 + [[7, 4]] * 5
+    assert mean.held[:, 0] == pytest.approx(np.full(10, 7))
+    assert mean.held[:, 1] == pytest.approx([0, 0, 0, 0, 0, 24 / 9, 32 / 9, 4, 4, 4])
+
+
 @pytest.mark.parametrize("size", rest_slow(["paper", "notebook", "slide"]))
 @pytest.mark.parametrize(("p", "m"), [(1, 2), (3, 4), (4, 8), (64, 16)])
 def test_no_text_overlaps_or_leaves_the_figure(p, m, size):
