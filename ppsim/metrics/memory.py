@@ -93,9 +93,8 @@ def _by_stage(plan: Plan, held: Holdings) -> tuple[list[tuple[int, int]], Groups
     ops, placement, t = plan.ops, plan.placement, len(plan.transfers)
     alone = placement.stages == ops.ranks and not placement.replicated
     if alone and not ops.index.has(*MOVES):  # what a rank holds is of its one stage
-        return [(rank, held[0]) for rank, held in enumerate(placement.stages_of)], Groups(
-            ops.ranks, held.rank, ops.rank
-        )
+        pairs = [(rank, stage) for rank, (stage,) in enumerate(placement.stages_of)]
+        return pairs, Groups(len(pairs), held.rank, ops.rank)
     event = row = held.since
     n = len(ops)
     if event.max() >= n:
