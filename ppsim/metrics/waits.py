@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ppsim.engine.timeline import PER_SECOND, SENDS_AND_MOVES
-from ppsim.metrics._explained import CAUSES_OF_PARTS, Explained, Spans, Waits, explained
+from ppsim.metrics._explained import CAUSES_OF_PARTS, Explained, Spans, Waits, explained, transfer_of
 from ppsim.metrics._windows import windows as windows_of
 from ppsim.metrics.base import Run, metric
 from ppsim.metrics.causes import CAUSES as CAUSES
@@ -84,7 +84,7 @@ def _segments(run: Run, waits: Waits) -> Segments:
     waits_ready = np.flatnonzero(part == 1)
     cause[waits_ready] = waits.until_ready[wait[waits_ready]]
     row, own = waits.row[wait], part == 0
-    transfer = np.where(own, waits.own_transfer[wait], waits.transfer[wait])
+    transfer = transfer_of(run, np.where(own, waits.held[wait], waits.last[wait]))
     producer = np.append(run.plan.transfers.producer, NONE)[transfer]
     blocker = np.where(own | (transfer >= 0), producer, waits.last[wait] - len(run.plan.ops))
     rank = run.plan.ops.rank[row].astype(np.int64)
