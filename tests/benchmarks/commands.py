@@ -72,7 +72,8 @@ def alternately(older: Path | None, turns: int = 3) -> list[dict[str, Any]]:
 def measured(command: Command, tree: Path) -> Measured:
     """The command in a tree, in an empty folder; without what Numba keeps, or with it all there already."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "PYTHONPATH": str(tree)}
+        # As a user has it: Python's own code is on disk from an earlier start.
+        environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}
         if not command.compiled:
             environment["NUMBA_CACHE_DIR"] = f"{folder}/numba"
         before, begun = _cpu_of_children(), time.perf_counter()
