@@ -149,7 +149,10 @@ def _one_batch_each(
 
 @Loop
 def _explain(spans: Spans, graph: _Graph, places: _Places, found: Longs, by_window: Longs) -> None:
-    """Fill in a column of ``found`` for each wait, and what they add up to."""
+    """Fill in a column of ``found`` for each wait, and what they add up to.
+
+    As in ``latest``: of needs met at the same instant the higher Sort explains the wait, then the one listed first.
+    """
     since, until = spans
     ptr, events, rank, kind, producer, src, times, ready, arrival, until_ready = graph
     window, begins, ends = places
